@@ -1,0 +1,6 @@
+"""Problems: exact visits, values and returns of a policy, and episodes to play."""
+
+from softmaxdyn.problems.bandit import Bandit
+from softmaxdyn.problems.protocol import Episode, Problem
+
+__all__ = ["Bandit", "Episode", "Problem"]

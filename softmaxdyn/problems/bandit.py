@@ -1,0 +1,108 @@
+"""The (contextual) bandit: an episode draws one context and takes one action."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, Key
+
+from softmaxdyn.configs import config
+from softmaxdyn.errors import InputError, concrete
+from softmaxdyn.policy import sample
+from softmaxdyn.problems.protocol import Episode
+
+
+@config
+class Bandit:
+    """S contexts, K arms each; `rewards` [K] or [S, K], `weights` the context distribution [S] (default 1/S).
+
+    J = Σ_s w_s Σ_a π(a|s) r(s, a), d(s) = w_s, so a context's own policy-gradient step is η w_s. `weights=1` gives S
+    independent bandits that share nothing. Raises InputError for rewards that are ragged, empty or not finite and for
+    weights that are negative, all zero, or not one a context.
+    """
+
+    rewards: Any
+    weights: Any = None
+
+    def __post_init__(self) -> None:
+        rewards = _table(self.rewards)
+        object.__setattr__(self, "rewards", rewards)
+        object.__setattr__(self, "weights", _weights(self.weights, rewards))
+
+    def __repr__(self) -> str:
+        return f"Bandit(S={self.shape[0]}, K={self.shape[1]})"
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(S, K)."""
+        return self.rewards.shape
+
+    def visits(self, probs: Float[Array, "S A"]) -> Float[Array, " S"]:
+        """d(s) = w_s, whatever the policy."""
+        return jnp.asarray(self.weights, probs.dtype)
+
+    def action_values(self, probs: Float[Array, "S A"]) -> Float[Array, "S A"]:
+        """Q(s, a) = r(s, a), whatever the policy."""
+        return jnp.asarray(self.rewards, probs.dtype)
+
+    def expected_return(self, probs: Float[Array, "S A"]) -> Float[Array, ""]:
+        """J = Σ_s w_s Σ_a π(a|s) r(s, a)."""
+        return jnp.sum(self.visits(probs)[:, None] * probs * self.action_values(probs))
+
+    def sample_start(self, key: Key[Array, ""]) -> Int[Array, ""]:
+        """A context, drawn in proportion to its weight."""
+        return sample(key, jnp.log(jnp.asarray(self.weights)))
+
+    def rollout(self, key: Key[Array, ""], logits: Float[Array, "S A"], start: Int[Array, ""] | None = None) -> Episode:
+        """One context, one action, its reward."""
+        draw, act = jax.random.split(key)
+        state = self.sample_start(draw) if start is None else jnp.asarray(start, jnp.int32)
+        action = sample(act, logits[state])
+        reward = jnp.asarray(self.rewards, logits.dtype)[state, action]
+        return Episode(state[None], action[None], reward[None], jnp.ones(1, bool))
+
+
+def _table(rewards: Any) -> Any:
+    if isinstance(rewards, jax.core.Tracer):
+        return rewards if rewards.ndim == 2 else rewards[None]
+    try:
+        table = np.asarray(rewards, None if hasattr(rewards, "dtype") else float)
+    except (TypeError, ValueError):
+        raise InputError(
+            "rewards are ragged or not numbers; wanted [K] or [S, K] numbers, rows of equal length"
+        ) from None
+    if table.dtype.kind not in "biuf":
+        raise InputError(f"rewards are of type {table.dtype}; wanted real numbers")
+    if table.ndim not in (1, 2) or table.size == 0:
+        raise InputError(f"rewards have shape {table.shape}; wanted [K] or [S, K] with at least one arm")
+    table = np.atleast_2d(table if table.dtype.kind == "f" else table.astype(float))
+    if not np.isfinite(table).all():
+        state, arm = np.argwhere(~np.isfinite(table))[0]
+        raise InputError(f"the reward of context {state}, arm {arm} is {table[state, arm]}; wanted finite numbers")
+    if np.abs(table).max() > 1e30:
+        raise InputError(
+            f"a reward of size {np.abs(table).max():g} overflows; wanted sizes ≤ 1e30: rescale the rewards"
+        )
+    return rewards if isinstance(rewards, jax.Array) and rewards.ndim == 2 else table
+
+
+def _weights(weights: Any, rewards: Any) -> Any:
+    contexts = rewards.shape[0]
+    if weights is None:
+        return np.full(contexts, 1.0 / contexts)
+    if not concrete(weights) and not isinstance(weights, list | tuple):
+        return weights
+    try:
+        array = np.asarray(weights, None if hasattr(weights, "dtype") else float)
+    except (TypeError, ValueError):
+        raise InputError(f"weights are not numbers; wanted one a context ({contexts})") from None
+    if array.ndim == 0:
+        array = np.full(contexts, float(array))
+    if array.shape != (contexts,):
+        raise InputError(f"weights have shape {array.shape}; wanted one a context: ({contexts},)")
+    if not (np.isfinite(array).all() and (array >= 0).all() and array.sum() > 0):
+        raise InputError(f"weights are {array}; wanted numbers ≥ 0 that do not all vanish")
+    return array

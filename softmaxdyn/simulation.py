@@ -1,0 +1,328 @@
+"""The loop: one outer step, and a run that records the exact change of entropy beside what the theory predicts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, Key
+
+from softmaxdyn.algorithms import Algorithm
+from softmaxdyn.change import Change, decompose
+from softmaxdyn.configs import config, static, with_dtype
+from softmaxdyn.errors import InputError, check_integer, concrete
+from softmaxdyn.policy import Policy, centred, softmax
+from softmaxdyn.problems import Problem
+from softmaxdyn.theory import remainder_bound
+from softmaxdyn.tokens import Tokens, gradient, plain_push, under
+
+if TYPE_CHECKING:
+    import xarray
+
+_BUFFER = 2**20  # numbers that one compiled call may record before they are handed over
+_SMALL = 4096  # numbers in a table up to which compiling quickly beats compiling well
+_HURRY = {
+    "xla_cpu_use_fusion_emitters": False,
+    "xla_llvm_disable_expensive_passes": True,
+    "xla_backend_optimization_level": 0,
+}
+
+
+@config
+class Trace:
+    """What `simulate` recorded: T rows, each about the policy before a step and the change that this step made.
+
+    step             [T]     number of the step
+    expected_return  [T]     J before the step
+    visits           [T, S]  d(s) before the step
+    entropy          [T, S]  H(s) before the step, nats
+    entropy_change   [T, S]  exact ΔH(s) of the step
+    lemma_1          [T, S]  −Cov(log π, δ), δ the step that was made
+    theorem_1        [T, S]  −η d(s) Cov(log π, π∘A): vanilla PG's prediction, η the step size × inner steps
+    theorem_2        [T, S]  −η Cov(log π, A): natural PG's prediction (0 where d(s) = 0)
+    remainder        [T, S]  entropy_change − lemma_1, computed without cancellation
+    bound            [T, S]  certified bound on |remainder|
+    kl               [T, S]  KL(π'‖π) of the step
+    selected         [T, I]  share of the tokens that each intervention touched, mean over the inner steps
+    logits           [S, A]  at the end; final_expected_return and final_entropy [S] belong to them
+    """
+
+    step: Int[np.ndarray | Array, " T"]
+    expected_return: Float[np.ndarray | Array, " T"]
+    visits: Float[np.ndarray | Array, "T S"]
+    entropy: Float[np.ndarray | Array, "T S"]
+    entropy_change: Float[np.ndarray | Array, "T S"]
+    lemma_1: Float[np.ndarray | Array, "T S"]
+    theorem_1: Float[np.ndarray | Array, "T S"]
+    theorem_2: Float[np.ndarray | Array, "T S"]
+    remainder: Float[np.ndarray | Array, "T S"]
+    bound: Float[np.ndarray | Array, "T S"]
+    kl: Float[np.ndarray | Array, "T S"]
+    selected: Float[np.ndarray | Array, "T I"]
+    logits: Float[np.ndarray | Array, "S A"]
+    final_expected_return: Float[np.ndarray | Array, ""]
+    final_entropy: Float[np.ndarray | Array, " S"]
+    provenance: tuple[tuple[str, str], ...] = static(())
+
+    def to_xarray(self) -> xarray.Dataset:
+        """The trace as an xarray.Dataset with dimensions step, state, action, intervention; units in the attributes."""
+        from softmaxdyn import results
+
+        return results.to_xarray(self)
+
+    def save(self, path: str | Path) -> Path:
+        """Writes the trace as netCDF-4 (whole or not at all); `xarray.open_dataset(path)` reads it."""
+        from softmaxdyn import results
+
+        return results.save(self, path)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Trace:
+        """The trace that `save` wrote. Raises InputError for a file that is missing, damaged or something else."""
+        from softmaxdyn import results
+
+        return results.load(path)
+
+
+class Record(NamedTuple):
+    """One row of a trace, in the order of its fields."""
+
+    expected_return: Float[Array, ""]
+    visits: Float[Array, " S"]
+    entropy: Float[Array, " S"]
+    entropy_change: Float[Array, " S"]
+    lemma_1: Float[Array, " S"]
+    theorem_1: Float[Array, " S"]
+    theorem_2: Float[Array, " S"]
+    remainder: Float[Array, " S"]
+    bound: Float[Array, " S"]
+    kl: Float[Array, " S"]
+    selected: Float[Array, " I"]
+
+
+def simulate(
+    problem: Problem,
+    algorithm: Algorithm,
+    *,
+    num_steps: int,
+    inner_steps: int = 1,
+    logits: Any = None,
+    key: Key[Array, ""] | None = None,
+    every: int = 1,
+    progress: Callable[[int], None] | None = None,
+) -> Trace:
+    """Runs `algorithm` for `num_steps` outer steps from `logits` (default: uniform) and records every `every`-th.
+
+    An outer step asks the estimator for tokens once and applies the interventions and the update `inner_steps` times;
+    the recorded change is that of the whole outer step. The dtype of the run is that of `logits`, or else of the
+    problem. Numbers (step sizes, rewards, `num_steps`, `every`) can change without a new compilation. `progress` is
+    called with the number of steps done after each part of the run.
+
+    Raises InputError for logits of the wrong shape, NaN or +∞ logits, a state without an unmasked action, counts below
+    1, and a sampling estimator without `key`.
+    """
+    num_steps = check_integer("num_steps", num_steps, 1)
+    every = check_integer("every", every, 1)
+    inner_steps = check_integer("inner_steps", inner_steps, 1)
+    if isinstance(problem, type) or not isinstance(problem, Problem):
+        raise InputError(f"problem is {problem!r}; wanted a problem such as Bandit([1.0, 0.0])")
+    if not isinstance(algorithm, Algorithm):
+        raise InputError(f"algorithm is {algorithm!r}; wanted Algorithm(update), e.g. Algorithm(VanillaPG(0.1))")
+    if key is None and getattr(algorithm.estimator, "draws", False):
+        raise InputError(f"{algorithm.estimator!r} draws episodes; pass key=jax.random.key(seed)")
+    start = starting_logits(problem, logits)
+    provenance = (("problem", repr(problem)), ("algorithm", repr(algorithm)), ("inner_steps", str(inner_steps)))
+    return _run(problem, algorithm, start, key, num_steps, inner_steps, every, progress, provenance)
+
+
+def starting_logits(problem: Problem, logits: Any = None) -> Float[Array | np.ndarray, "S A"]:
+    """`logits` as a checked [S, A] table (zeros if None; [A] is taken for a problem with one state)."""
+    if logits is None:
+        return np.zeros(problem.shape, _dtype_of(problem))
+    try:
+        table = logits if isinstance(logits, jax.Array) else np.asarray(logits, getattr(logits, "dtype", float))
+    except (TypeError, ValueError):
+        raise InputError(f"logits are ragged or not numbers; wanted shape {problem.shape}") from None
+    if table.ndim == 1 and problem.shape[0] == 1:
+        table = table[None]
+    if table.shape != problem.shape:
+        raise InputError(f"logits have shape {table.shape}; wanted {problem.shape}, one row a state")
+    if not jnp.issubdtype(table.dtype, jnp.floating):
+        table = table.astype(float)
+    if concrete(table):
+        values = np.asarray(table)
+        if np.isnan(values).any() or np.isposinf(values).any():
+            raise InputError("logits hold NaN or +inf; wanted finite numbers, or -inf to mask an action")
+        if np.isneginf(values).all(-1).any():
+            raise InputError(f"all actions of state {int(np.isneginf(values).all(-1).argmax())} are masked; leave one")
+        table = values.astype(jax.dtypes.canonicalize_dtype(table.dtype))
+    return table
+
+
+def step(
+    problem: Problem,
+    algorithm: Algorithm,
+    policy: Policy,
+    key: Key[Array, ""] | None = None,
+    inner_steps: int = 1,
+) -> tuple[Float[Array, "S A"], Algorithm, Float[Array, " I"]]:
+    """One outer step: (δ, the algorithm for the next step, share of the tokens touched by each intervention)."""
+    draw, keys = (None, None) if key is None else (jax.random.fold_in(key, 0), jax.random.split(key, inner_steps))
+    tokens = algorithm.estimator(draw, problem, policy)
+    inner_keys = keys if getattr(algorithm.estimator, "draws", True) else None
+    limit = jnp.finfo(policy.logits.dtype).max * 1e-8
+
+    def inner(carry: Any, inner_key: Any, first: Policy | None = None) -> tuple[Any, None]:
+        delta, update, selected = carry
+        now = softmax(policy.logits + delta) if first is None else first
+        push, touched = _push(algorithm.interventions, inner_key, under(tokens, now), now)
+        move, update = update(gradient(tokens, push, now), now, problem.visits(now.prob))
+        return (delta + jnp.clip(move, -limit, limit), update, selected + touched), None
+
+    untouched = jnp.zeros(len(algorithm.interventions), policy.logits.dtype)
+    carry = (jnp.zeros_like(policy.logits), algorithm.update, untouched)
+    if inner_steps == 1:
+        carry, _ = inner(carry, None if inner_keys is None else inner_keys[0], policy)
+    else:
+        carry, _ = jax.lax.scan(inner, carry, inner_keys, inner_steps)
+    delta, update, selected = carry
+    interventions = algorithm.interventions
+    if interventions:
+        after = softmax(policy.logits + delta)
+        interventions = tuple(part.next(under(tokens, after), after) for part in interventions)
+    return delta, Algorithm(update, algorithm.estimator, interventions), selected / inner_steps
+
+
+def _push(interventions: tuple[Any, ...], key: Any, tokens: Tokens, policy: Policy) -> tuple[Any, Float[Array, " I"]]:
+    push, touched = plain_push(tokens, policy.prob.shape), []
+    for number, intervention in enumerate(interventions):
+        before = push._replace(selected=jnp.zeros_like(push.score))
+        push = intervention(None if key is None else jax.random.fold_in(key, number), tokens, policy, before)
+        share = jnp.maximum(push.selected, (push.score != before.score).astype(push.score.dtype))
+        touched.append(jnp.sum(tokens.weight * share) / jnp.sum(tokens.weight))
+    return push, jnp.stack(touched) if touched else jnp.zeros(0, policy.prob.dtype)
+
+
+def _record(
+    problem: Problem, algorithm: Algorithm, policy: Policy, delta: Any, selected: Any, inner_steps: int
+) -> Record:
+    change: Change = decompose(policy, delta)
+    visits = problem.visits(policy.prob)
+    advantage = centred(policy, problem.action_values(policy.prob))
+    slope = policy.prob * policy.centred_log_prob
+    step_size = algorithm.update.step_size * inner_steps
+    return Record(
+        expected_return=problem.expected_return(policy.prob),
+        visits=visits,
+        entropy=policy.entropy,
+        entropy_change=change.entropy_change,
+        lemma_1=-change.covariance,
+        theorem_1=-step_size * visits * jnp.sum(slope * centred(policy, policy.prob * advantage), -1),
+        theorem_2=-step_size * (visits > 0.0) * jnp.sum(slope * advantage, -1),
+        remainder=change.remainder,
+        bound=remainder_bound(policy.logits, delta),
+        kl=change.kl,
+        selected=selected,
+    )
+
+
+def _chunk(
+    problem: Problem,
+    algorithm: Algorithm,
+    logits: Any,
+    key: Any,
+    start: Any,
+    stop: Any,
+    every: Any,
+    *,
+    rows: int,
+    inner_steps: int,
+) -> tuple[Any, Any, Record, Any, Any]:
+    """Steps start … stop−1, recorded at start, start + every, …: at most `rows` rows, the rest of the buffer is 0."""
+
+    def body(t: Any, carry: Any) -> Any:
+        logits, algorithm, row, wait, record, buffer = carry
+        policy = softmax(logits)
+        step_key = None if key is None else jax.random.fold_in(key, t)
+        delta, following, selected = step(problem, algorithm, policy, step_key, inner_steps)
+        due = wait == 0
+        new = partial(_record, problem, algorithm, policy, delta, selected, inner_steps)
+        record = jax.lax.cond(due, new, lambda: record)
+        row, wait = row + due, jnp.where(due, every, wait) - 1
+        buffer = jax.tree.map(
+            lambda table, value: jax.lax.dynamic_update_index_in_dim(table, value, row, 0), buffer, record
+        )
+        return logits + delta, following, row, wait, record, buffer
+
+    states, kind = problem.shape[0], logits.dtype
+    width = {"expected_return": (), "selected": (len(algorithm.interventions),)}
+    record = Record(**{name: jnp.zeros(width.get(name, (states,)), kind) for name in Record._fields})
+    buffer = jax.tree.map(lambda x: jnp.zeros((rows, *x.shape), kind), record)
+    carry = (logits, algorithm, jnp.int32(-1), jnp.int32(0), record, buffer)
+    logits, algorithm, *_, buffer = jax.lax.fori_loop(start, stop, body, carry)
+    final = softmax(logits)
+    return logits, algorithm, buffer, problem.expected_return(final.prob), final.entropy
+
+
+def _compiled(size: int, traced: bool) -> Callable[..., Any]:
+    """`_chunk`, compiled; for a small table the compiler is told to hurry: its time is most of a short run."""
+    statics = ("rows", "inner_steps")
+    if traced or size > _SMALL or jax.default_backend() != "cpu":
+        return jax.jit(_chunk, static_argnames=statics)
+    return jax.jit(_chunk, static_argnames=statics, compiler_options=_HURRY)
+
+
+def _run(
+    problem: Problem,
+    algorithm: Algorithm,
+    logits: Any,
+    key: Any,
+    num_steps: int,
+    inner_steps: int,
+    every: int,
+    progress: Any,
+    provenance: Any,
+) -> Trace:
+    dtype = logits.dtype
+    problem, algorithm = with_dtype(problem, dtype), with_dtype(algorithm, dtype)
+    algorithm = Algorithm(
+        with_dtype(algorithm.update.init(logits), dtype),
+        algorithm.estimator,
+        tuple(with_dtype(part.init(logits), dtype) for part in algorithm.interventions),
+    )
+    rows = int(np.clip(_BUFFER // (10 * problem.shape[0]), 1, 1024))
+    parts = []
+    chunk = _compiled(logits.size, isinstance(logits, jax.core.Tracer))
+    for start in range(0, num_steps, rows * every):
+        stop = min(start + rows * every, num_steps)
+        logits, algorithm, buffer, final_return, final_entropy = chunk(
+            problem, algorithm, logits, key, start, stop, every, rows=rows, inner_steps=inner_steps
+        )
+        parts.append(jax.tree.map(lambda x, n=-(-(stop - start) // every): _hold(x)[:n], buffer))
+        if progress is not None:
+            progress(stop)
+    joined = jax.tree.map(lambda *xs: (np if isinstance(xs[0], np.ndarray) else jnp).concatenate(xs), *parts)
+    return Trace(
+        step=np.arange(0, num_steps, every),
+        **joined._asdict(),
+        logits=_hold(logits),
+        final_expected_return=_hold(final_return),
+        final_entropy=_hold(final_entropy),
+        provenance=provenance,
+    )
+
+
+def _hold(x: Any) -> Any:
+    return np.asarray(x) if concrete(x) else x
+
+
+def _dtype_of(problem: Problem) -> Any:
+    kinds = [
+        leaf.dtype for leaf in jax.tree.leaves(problem) if jnp.issubdtype(getattr(leaf, "dtype", int), jnp.floating)
+    ]
+    return jax.dtypes.canonicalize_dtype(np.result_type(*kinds) if kinds else float)

@@ -1,0 +1,78 @@
+"""Tokens: the visited pairs (s, a). Each pushes its state's logits by weight · score · (e_a − π_s)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from softmaxdyn.policy import Policy
+
+
+class Tokens(NamedTuple):
+    """N tokens, every field [N]: all pairs with their probabilities (exact), or the pairs that were drawn (sampled).
+
+    weight        share of the token in an episode: d(s) π(a|s) (exact), 1/episodes (sampled), 0 for padding
+    advantage     A of the token under the policy that acted
+    log_prob      log π(a|s) of the current policy (changes with every inner step)
+    old_log_prob  log π(a|s) of the policy that acted
+    entropy       H(s) of the current policy
+    reward        return of the token's episode from its first step (sampled), Q(s, a) (exact)
+    episode       number of the token's episode (exact: 0)
+    group         number of the token's group: the episodes from one start (exact: its state)
+    position      step of the token in its episode (exact: 0)
+    """
+
+    state: Int[Array, " N"]
+    action: Int[Array, " N"]
+    weight: Float[Array, " N"]
+    advantage: Float[Array, " N"]
+    log_prob: Float[Array, " N"]
+    old_log_prob: Float[Array, " N"]
+    entropy: Float[Array, " N"]
+    reward: Float[Array, " N"]
+    episode: Int[Array, " N"]
+    group: Int[Array, " N"]
+    position: Int[Array, " N"]
+
+
+class Push(NamedTuple):
+    """What the tokens ask for: score [N] (multiplies e_a − π_s), field [S, A] (added as it is), selected [N].
+
+    `selected` is the share in [0, 1] of each token that the last intervention touched; the trace adds it up.
+    """
+
+    score: Float[Array, " N"]
+    field: Float[Array, "S A"]
+    selected: Float[Array, " N"]
+
+
+def under(tokens: Tokens, policy: Policy) -> Tokens:
+    """The same tokens with the log-probabilities and entropies of `policy`; 0 in place of log 0 (masked actions)."""
+    log_prob = policy.log_prob[tokens.state, tokens.action]
+    log_prob = jnp.where(jnp.isfinite(log_prob), log_prob, 0.0)
+    return tokens._replace(log_prob=log_prob, entropy=policy.entropy[tokens.state])
+
+
+def ratio(tokens: Tokens) -> Float[Array, " N"]:
+    """π(a|s)/π_old(a|s), 1 where the policies are equal; log-ratios are cut at ±log √max, so it stays finite."""
+    limit = 0.5 * jnp.log(jnp.finfo(tokens.log_prob.dtype).max)
+    return jnp.exp(jnp.clip(tokens.log_prob - tokens.old_log_prob, -limit, limit))
+
+
+def plain_push(tokens: Tokens, shape: tuple[int, ...]) -> Push:
+    """The push before any intervention: score = ratio × advantage, no field."""
+    score = ratio(tokens) * tokens.advantage
+    return Push(score, jnp.zeros(shape, score.dtype), jnp.zeros_like(score))
+
+
+def scatter(tokens: Tokens, values: Float[Array, " N"], shape: tuple[int, ...]) -> Float[Array, "S A"]:
+    """Σ over the tokens of each pair (s, a) of `values`, as a table."""
+    return jnp.zeros(shape, values.dtype).at[tokens.state, tokens.action].add(values)
+
+
+def gradient(tokens: Tokens, push: Push, policy: Policy) -> Float[Array, "S A"]:
+    """Σ_i weight_i score_i (e_{a_i} − π_{s_i}) + field: the direction in which the logits are pushed."""
+    table = scatter(tokens, tokens.weight * push.score, policy.prob.shape)
+    return table - policy.prob * jnp.sum(table, -1, keepdims=True) + push.field

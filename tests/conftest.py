@@ -1,0 +1,27 @@
+"""Float64, shapes checked at run time (jaxtyping + beartype), and reproducible Hypothesis runs."""
+
+import jax
+from hypothesis import HealthCheck, settings
+from jaxtyping import install_import_hook
+
+jax.config.update("jax_enable_x64", True)
+install_import_hook("softmaxdyn", "beartype.beartype")  # before any test imports softmaxdyn
+
+# `pytest --hypothesis-profile=thorough` looks at new examples each time.
+slow_first_call = [HealthCheck.too_slow]  # the first example compiles
+settings.register_profile(
+    "ci",
+    max_examples=50,
+    deadline=None,
+    derandomize=True,
+    print_blob=True,
+    suppress_health_check=slow_first_call,
+)
+settings.register_profile(
+    "thorough",
+    max_examples=1000,
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=slow_first_call,
+)
+settings.load_profile("ci")
