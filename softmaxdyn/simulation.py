@@ -203,7 +203,7 @@ def _push(interventions: tuple[Any, ...], key: Any, tokens: Tokens, policy: Poli
     for number, intervention in enumerate(interventions):
         before = push._replace(selected=jnp.zeros_like(push.score))
         push = intervention(None if key is None else jax.random.fold_in(key, number), tokens, policy, before)
-        share = jnp.maximum(push.selected, (push.score != before.score).astype(push.score.dtype))
+        share = push.selected if push.selected is not before.selected else push.score != before.score
         touched.append(jnp.sum(tokens.weight * share) / jnp.sum(tokens.weight))
     return push, jnp.stack(touched) if touched else jnp.zeros(0, policy.prob.dtype)
 

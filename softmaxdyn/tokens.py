@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
@@ -19,7 +19,7 @@ class Tokens(NamedTuple):
     old_log_prob  log π(a|s) of the policy that acted
     entropy       H(s) of the current policy
     reward        return of the token's episode from its first step (sampled), Q(s, a) (exact)
-    episode       number of the token's episode (exact: 0)
+    episode       number of the token's episode (exact: every token is one)
     group         number of the token's group: the episodes from one start (exact: its state)
     position      step of the token in its episode (exact: 0)
     """
@@ -40,7 +40,8 @@ class Tokens(NamedTuple):
 class Push(NamedTuple):
     """What the tokens ask for: score [N] (multiplies e_a − π_s), field [S, A] (added as it is), selected [N].
 
-    `selected` is the share in [0, 1] of each token that the last intervention touched; the trace adds it up.
+    `selected` is the share in [0, 1] of each token that an intervention touched; one that leaves it alone is taken to
+    have touched the tokens whose score it changed.
     """
 
     score: Float[Array, " N"]
@@ -76,3 +77,40 @@ def gradient(tokens: Tokens, push: Push, policy: Policy) -> Float[Array, "S A"]:
     """Σ_i weight_i score_i (e_{a_i} − π_{s_i}) + field: the direction in which the logits are pushed."""
     table = scatter(tokens, tokens.weight * push.score, policy.prob.shape)
     return table - policy.prob * jnp.sum(table, -1, keepdims=True) + push.field
+
+
+def state_mass(tokens: Tokens, states: int) -> Float[Array, " S"]:
+    """Σ of the weights of the tokens in each state: d(s) (exact) or its estimate; the weight of a field's row."""
+    return jnp.zeros(states, tokens.weight.dtype).at[tokens.state].add(tokens.weight)
+
+
+def token_mean(tokens: Tokens, values: Float[Array, " N"]) -> Float[Array, ""]:
+    """The weighted mean of `values` over the batch."""
+    return jnp.sum(tokens.weight * values) / jnp.sum(tokens.weight)
+
+
+def covariance_score(tokens: Tokens) -> Float[Array, " N"]:
+    """C_i = (log π_i − mean log π)(A_i − mean A), means over the batch: equation 10 of Cui et al. 2025."""
+    surprise = tokens.log_prob - token_mean(tokens, tokens.log_prob)
+    return surprise * (tokens.advantage - token_mean(tokens, tokens.advantage))
+
+
+def top_share(values: Float[Array, " N"], tokens: Tokens, fraction: Any, population: bool) -> Float[Array, " N"]:
+    """How much of each token belongs to the largest `fraction` of the batch by `values`, in [0, 1].
+
+    A sample: exactly max(1, ⌊fraction · n⌋) of its n tokens of positive weight, 1 each, the first of equals first.
+    The population: tokens until their weights reach the fraction; the last one in part.
+    """
+    valid = tokens.weight > 0.0
+    order = jnp.argsort(jnp.where(valid, -values, jnp.inf), stable=True)
+    weight = tokens.weight[order] if population else valid[order].astype(tokens.weight.dtype)
+    total = jnp.sum(weight)
+    wanted = fraction * total if population else jnp.minimum(jnp.maximum(jnp.floor(fraction * total), 1.0), total)
+    before = jnp.cumsum(weight) - weight
+    share = jnp.clip((wanted - before) / jnp.where(weight > 0.0, weight, 1.0), 0.0, 1.0) * (weight > 0.0)
+    return jnp.zeros_like(share).at[order].set(share)
+
+
+def mix(share: Float[Array, " N"], chosen: Float[Array, " N"], other: Float[Array, " N"]) -> Float[Array, " N"]:
+    """other + share (chosen − other): a token of the population may be chosen in part. Equal to the bit where they are."""
+    return jnp.where(share >= 1.0, chosen, other + share * (chosen - other))

@@ -40,6 +40,11 @@ class Bandit:
         """(S, K)."""
         return self.rewards.shape
 
+    @property
+    def episodes_at_once(self) -> Float[Array, ""]:
+        """Σ_s w_s: 1 for a distribution of contexts, S for S independent bandits."""
+        return jnp.sum(jnp.asarray(self.weights))
+
     def visits(self, probs: Float[Array, "S A"]) -> Float[Array, " S"]:
         """d(s) = w_s, whatever the policy."""
         return jnp.asarray(self.weights, probs.dtype)

@@ -24,6 +24,10 @@ class Problem(Protocol):
     def shape(self) -> tuple[int, int]:
         """(S, A)."""
 
+    @property
+    def episodes_at_once(self) -> Float[Array, ""] | float:
+        """How many episodes make one unit of J: 1, but for independent bandits the sum of their weights."""
+
     def visits(self, probs: Float[Array, "S A"]) -> Float[Array, " S"]:
         """d(s): the expected (discounted) number of visits to s in an episode under `probs`."""
 
