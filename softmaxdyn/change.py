@@ -12,6 +12,7 @@ smaller step.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -45,6 +46,7 @@ def remainder(logits: Float[Array, "..."], delta: Float[Array, "..."], axis: int
     return decompose(softmax(logits, axis), delta, axis).remainder
 
 
+@partial(jax.jit, static_argnames="axis", inline=True)  # eagerly, each call would compile its cond anew
 def decompose(policy: Policy, delta: Float[Array, "..."], axis: int = -1) -> Change:
     """The exact change of one step δ from `policy` and its parts, each as a sum that does not cancel."""
     d = centred(policy, delta, axis)
@@ -73,12 +75,14 @@ def _large_step(policy: Policy, delta: Float[Array, "..."], d: Float[Array, "...
     """The same for any step, by the road whose terms are the smaller: T1, or H' − H (a jump from peak to peak)."""
     p, u = policy.prob, policy.centred_log_prob
     taken = p > 0.0
-    x = jnp.where(taken, d - jnp.expand_dims(_log_mean_exp(policy, d, axis), axis), 0.0)
+    after = _softmax_of_sum(policy, delta, axis)
+    c = jnp.expand_dims(_log_mean_exp(policy, d, axis), axis)
+    jump = jnp.where(taken, after.log_prob, 0.0) - jnp.where(taken, policy.log_prob, 0.0)
+    x = jnp.where(taken, jnp.where(c > 30.0, jump, d - c), 0.0)  # log π'/π; a huge c would swallow it
     psi = exp_minus_linear(x)
     kl = jnp.sum(p * jnp.where(x < -1.0, jnp.exp(x) * (x - 1.0) + 1.0, x * (x + psi) - psi), axis)
-    linear, curved = p * d * u, p * (psi + x - d) * u
+    linear, curved = p * d * u, p * jnp.where(jnp.abs(d) < c, jnp.expm1(x) - d, psi - c) * u
     covariance = jnp.sum(linear, axis)
-    after = _softmax_of_sum(policy, delta, axis)
     revived = jnp.sum(jnp.where(taken, 0.0, after.prob), axis) > jnp.finfo(p.dtype).eps
 
     by_terms = -jnp.sum(p * jnp.expm1(x) * u, axis) - kl
@@ -112,10 +116,10 @@ def _softmax_of_sum(policy: Policy, delta: Float[Array, "..."], axis: int) -> Po
 
 
 def _log_mean_exp(policy: Policy, d: Float[Array, "..."], axis: int) -> Float[Array, "..."]:
-    """log Σ π eᵈ for centred d, so ≥ 0: log1p Σ π (eᵈ − 1), or through the largest term where eᵈ would overflow."""
+    """log Σ π eᵈ for centred d, so ≥ 0: log1p Σ π ψ(d), or through the largest term where eᵈ would overflow."""
     safe = 0.4 * jnp.log(jnp.finfo(d.dtype).max)
     largest = jnp.max(jnp.where(policy.prob > 0.0, policy.log_prob + d, -jnp.inf), axis, keepdims=True)
     through = jnp.sum(jnp.where(policy.prob > 0.0, jnp.exp(policy.log_prob + d - largest), 0.0), axis)
-    growth = jnp.sum(policy.prob * jnp.expm1(jnp.minimum(d, safe)), axis)
+    growth = jnp.sum(policy.prob * exp_minus_linear(jnp.minimum(d, safe)), axis)
     overflow = jnp.max(jnp.where(policy.prob > 0.0, d, 0.0), axis) > safe
     return jnp.where(overflow, jnp.squeeze(largest, axis) + jnp.log(through), jnp.log1p(growth))

@@ -23,7 +23,7 @@ def concrete(value: Any) -> bool:
 
 def check_number(name: str, value: Any, low: float = -np.inf, high: float = np.inf, open_low: bool = False) -> None:
     """Raises InputError unless `value` is finite and within [low, high] (or (low, high]); tracers pass."""
-    if isinstance(value, str) or value is None:
+    if isinstance(value, str | list | tuple | dict) or value is None:
         raise InputError(f"{name} is {value!r}; wanted a number")
     if not concrete(value):
         return
@@ -33,6 +33,16 @@ def check_number(name: str, value: Any, low: float = -np.inf, high: float = np.i
     inside = (number > low if open_low else number >= low) & (number <= high) & np.isfinite(number)
     if not inside.all():
         raise InputError(f"{name} is {_brief(number)}; wanted a finite number {_interval(low, high, open_low)}")
+
+
+def check_fraction(name: str, value: Any) -> None:
+    """Raises InputError unless `value` is in (0, 1], or if it is typed and above 0.5: then it was meant in per cent.
+
+    An array is taken at its word: `jax.numpy.asarray(0.9)` is nine tenths.
+    """
+    if isinstance(value, int | float) and value > 0.5:
+        raise InputError(f"{name} is {value}; wanted a fraction in (0, 0.5], not per cent: {value} % is {value / 100:g}")
+    check_number(name, value, low=0.0, high=1.0, open_low=True)
 
 
 def check_integer(name: str, value: Any, low: int) -> int:

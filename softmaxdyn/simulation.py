@@ -136,6 +136,7 @@ def simulate(
     if key is None and getattr(algorithm.estimator, "draws", False):
         raise InputError(f"{algorithm.estimator!r} draws episodes; pass key=jax.random.key(seed)")
     start = starting_logits(problem, logits)
+    _check_step_size(algorithm.update, start.dtype)
     provenance = (("problem", repr(problem)), ("algorithm", repr(algorithm)), ("inner_steps", str(inner_steps)))
     return _run(problem, algorithm, start, key, num_steps, inner_steps, every, progress, provenance)
 
@@ -160,8 +161,29 @@ def starting_logits(problem: Problem, logits: Any = None) -> Float[Array | np.nd
             raise InputError("logits hold NaN or +inf; wanted finite numbers, or -inf to mask an action")
         if np.isneginf(values).all(-1).any():
             raise InputError(f"all actions of state {int(np.isneginf(values).all(-1).argmax())} are masked; leave one")
-        table = values.astype(jax.dtypes.canonicalize_dtype(table.dtype))
+        dtype = jax.dtypes.canonicalize_dtype(table.dtype)
+        size = np.abs(np.where(np.isneginf(values), 0.0, values)).max()
+        if size > _largest(dtype):
+            raise InputError(f"a logit of size {size:g} overflows {dtype}; wanted sizes ≤ {_largest(dtype):.0e}")
+        table = values.astype(dtype)
     return table
+
+
+def _largest(dtype: Any) -> float:
+    """The size of logits and of steps that leaves room for 10⁸ of them."""
+    return float(jnp.finfo(dtype).max) * 1e-8
+
+
+def _check_step_size(update: Any, dtype: Any) -> None:
+    size = getattr(update, "step_size", None)
+    if size is None or not hasattr(update, "init"):
+        raise InputError(f"update is {update!r}; wanted one with a step_size and init, such as VanillaPG(0.1)")
+    if np.ndim(size):
+        raise InputError(f"step_size has shape {np.shape(size)}; wanted one number (jax.vmap runs several)")
+    if concrete(size) and float(size) > float(jnp.finfo(dtype).max):
+        raise InputError(
+            f"step_size {float(size):g} overflows {dtype}; wanted at most {float(jnp.finfo(dtype).max):.0e}"
+        )
 
 
 def step(
@@ -175,12 +197,12 @@ def step(
     draw, keys = (None, None) if key is None else (jax.random.fold_in(key, 0), jax.random.split(key, inner_steps))
     tokens = algorithm.estimator(draw, problem, policy)
     inner_keys = keys if getattr(algorithm.estimator, "draws", True) else None
-    limit = jnp.finfo(policy.logits.dtype).max * 1e-8
+    limit = _largest(policy.logits.dtype)
 
     def inner(carry: Any, inner_key: Any, first: Policy | None = None) -> tuple[Any, None]:
         delta, update, selected = carry
         now = softmax(policy.logits + delta) if first is None else first
-        push, touched = _push(algorithm.interventions, inner_key, under(tokens, now), now)
+        push, touched = pushed(algorithm.interventions, inner_key, under(tokens, now), now)
         move, update = update(gradient(tokens, push, now), now, problem.visits(now.prob))
         return (delta + jnp.clip(move, -limit, limit), update, selected + touched), None
 
@@ -191,14 +213,16 @@ def step(
     else:
         carry, _ = jax.lax.scan(inner, carry, inner_keys, inner_steps)
     delta, update, selected = carry
-    interventions = algorithm.interventions
-    if interventions:
+    estimator, interventions = algorithm.estimator, algorithm.interventions
+    if interventions or jax.tree.leaves(estimator):
         after = softmax(policy.logits + delta)
+        estimator = estimator.next(under(tokens, after), after)
         interventions = tuple(part.next(under(tokens, after), after) for part in interventions)
-    return delta, Algorithm(update, algorithm.estimator, interventions), selected / inner_steps
+    return delta, Algorithm(update, estimator, interventions), selected / inner_steps
 
 
-def _push(interventions: tuple[Any, ...], key: Any, tokens: Tokens, policy: Policy) -> tuple[Any, Float[Array, " I"]]:
+def pushed(interventions: tuple[Any, ...], key: Any, tokens: Tokens, policy: Policy) -> tuple[Any, Float[Array, " I"]]:
+    """(the push after all interventions, share of the tokens that each of them touched)."""
     push, touched = plain_push(tokens, policy.prob.shape), []
     for number, intervention in enumerate(interventions):
         before = push._replace(selected=jnp.zeros_like(push.score))
@@ -288,13 +312,7 @@ def _run(
     progress: Any,
     provenance: Any,
 ) -> Trace:
-    dtype = logits.dtype
-    problem, algorithm = with_dtype(problem, dtype), with_dtype(algorithm, dtype)
-    algorithm = Algorithm(
-        with_dtype(algorithm.update.init(logits), dtype),
-        algorithm.estimator,
-        tuple(with_dtype(part.init(logits), dtype) for part in algorithm.interventions),
-    )
+    problem, algorithm = with_dtype(problem, logits.dtype), algorithm.start(logits)
     rows = int(np.clip(_BUFFER // (10 * problem.shape[0]), 1, 1024))
     parts = []
     chunk = _compiled(logits.size, isinstance(logits, jax.core.Tracer))

@@ -125,9 +125,10 @@ def remainder_bound(logits: Float[Array, "..."], delta: Float[Array, "..."], axi
             n(1−2n) log(1/n) + s(1−2s) log(1/s) < 0.2 (one of them if s > ½), below ¼.
     source  T10, with a constant of our own
     """
-    unmasked = softmax(logits, axis).log_prob > -jnp.inf
+    logits = jnp.asarray(logits)
+    unmasked = logits > -jnp.inf
     count = jnp.sum(unmasked, axis)
-    constant = 0.125 + jnp.log(jnp.maximum(count - 1, 1).astype(delta.dtype)) / (12.0 * math.sqrt(3.0))
+    constant = 0.125 + jnp.log(jnp.maximum(count - 1, 1).astype(logits.dtype)) / (12.0 * math.sqrt(3.0))
     return constant * _oscillation(unmasked, delta, axis) ** 2
 
 

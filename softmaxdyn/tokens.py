@@ -20,7 +20,8 @@ class Tokens(NamedTuple):
     entropy       H(s) of the current policy
     reward        return of the token's episode from its first step (sampled), Q(s, a) (exact)
     episode       number of the token's episode (exact: every token is one)
-    group         number of the token's group: the episodes from one start (exact: its state)
+    group         number g ≥ 0 of the token's group: the episodes from one start (exact: its state); −1 − g for a token
+                  that the current policy did not draw (foreign ones of OffPolicy, tempered ones of AEPO)
     position      step of the token in its episode (exact: 0)
     """
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Protocol, Self
+import dataclasses
+from collections.abc import Callable
+from typing import Any, Protocol, Self, runtime_checkable
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from softmaxdyn.configs import Number, config
-from softmaxdyn.errors import check_number
-from softmaxdyn.policy import Policy, centred, floored_prob
+from softmaxdyn.errors import InputError, check_number
+from softmaxdyn.policy import Policy, centred, exp_minus_linear, floored_prob
 
 
+@runtime_checkable
 class Update(Protocol):
     """`init` fills in what depends on the start; a call returns the step and the update for the next call."""
 
@@ -64,6 +68,168 @@ class NaturalPG:
     def __call__(
         self, gradient: Float[Array, "S A"], policy: Policy, visits: Float[Array, " S"]
     ) -> tuple[Float[Array, "S A"], Self]:
-        mass = visits[:, None] * floored_prob(policy)
-        advantage = jnp.where(mass > 0.0, gradient / jnp.where(mass > 0.0, mass, 1.0), 0.0)
-        return self.step_size * centred(policy, advantage), self
+        return self.step_size * natural_gradient(gradient, policy, visits), self
+
+
+def natural_gradient(gradient: Float[Array, "S A"], policy: Policy, visits: Float[Array, " S"]) -> Float[Array, "S A"]:
+    """F⁺ ∂J/∂z: the advantage A(s, a), centred; 0 in states that are never visited."""
+    mass = visits[:, None] * floored_prob(policy)
+    advantage = jnp.where(mass > 0.0, gradient / jnp.where(mass > 0.0, mass, 1.0), 0.0)
+    return centred(policy, advantage)
+
+
+@config
+class TRPO:
+    """δ = τ F⁺ ∂J/∂z with the largest τ for which Σ_s d(s) KL(π_old‖π_new) ≤ `max_kl`: equal to it, found by bisection.
+
+    TRPO also asks that the surrogate Σ d(s) E_{π_new} A does not fall. Along the natural gradient it never does, as its
+    slope is Σ d(s) Var(A) ≥ 0, so there is nothing to search: on a bandit J itself never falls. Near a deterministic
+    optimum no step reaches the KL; τ then ends where two logits of a state move apart by log(1/tiny): 708, 87 in f32.
+
+    source  Schulman et al. 2015 (arXiv:1502.05477), max_kl 0.01
+    """
+
+    max_kl: Number = 0.01  # nats
+    step_size: Number = 0.0  # τ of the last call
+
+    def __post_init__(self) -> None:
+        check_number("max_kl", self.max_kl, low=0.0, open_low=True)
+
+    def init(self, logits: Float[Array, "S A"]) -> Self:
+        """No step made yet."""
+        return self
+
+    def __call__(
+        self, gradient: Float[Array, "S A"], policy: Policy, visits: Float[Array, " S"]
+    ) -> tuple[Float[Array, "S A"], Self]:
+        direction = natural_gradient(gradient, policy, visits)
+        reach = jnp.max(jnp.max(direction, -1) - jnp.min(direction, -1))
+        unit = direction / jnp.where(reach > 0.0, reach, 1.0)
+        size = _largest_step(lambda t: jnp.sum(visits * _kl_of_step(policy, t * unit)), self.max_kl, reach)
+        used = jnp.where(reach > 0.0, size / jnp.where(reach > 0.0, reach, 1.0), 0.0)
+        return size * unit, dataclasses.replace(self, step_size=used)
+
+
+def _kl_of_step(policy: Policy, step: Float[Array, "S A"]) -> Float[Array, " S"]:
+    """KL(π‖softmax(z + δ)) = log E_π e^δ of a centred step, as log1p E ψ(δ): nothing cancels."""
+    return jnp.log1p(jnp.sum(policy.prob * exp_minus_linear(step), -1))
+
+
+def _largest_step(kl: Callable[[Array], Array], most: Number, like: Array) -> Array:
+    """The size in [0, log 1/tiny] at which the rising function `kl` reaches `most`, to the last digits."""
+    limit = -jnp.log(jnp.finfo(like.dtype).tiny)
+
+    def halve(_: Array, bounds: tuple[Array, Array]) -> tuple[Array, Array]:
+        low, high = bounds
+        middle = jnp.exp(0.5 * (low + high))
+        inside = kl(middle) <= most
+        return jnp.where(inside, 0.5 * (low + high), low), jnp.where(inside, high, 0.5 * (low + high))
+
+    low, _ = jax.lax.fori_loop(0, 64, halve, (-limit, jnp.log(limit)))
+    return jnp.exp(low)
+
+
+class Stateful:
+    """What the updates with memory share: their state is None until `init`."""
+
+    def remembered(self, state: Array | None) -> Array:
+        """`state`. Raises InputError before `init`."""
+        if state is None:
+            raise InputError(f"{type(self).__name__} has no state yet; wanted update = update.init(logits) first")
+        return state
+
+
+@config
+class Momentum(Stateful):
+    """v ← μ v + ∂J/∂z, δ = η v (heavy ball; the steady step is η/(1 − μ) times the plain one).
+
+    source  Polyak 1964
+    """
+
+    step_size: Number = 1.0
+    decay: Number = 0.9  # μ
+    velocity: Float[Array, "S A"] | None = None
+
+    def __post_init__(self) -> None:
+        check_number("step_size", self.step_size, low=0.0)
+        check_number("decay", self.decay, 0.0, 1.0)
+
+    def init(self, logits: Float[Array, "S A"]) -> Self:
+        """At rest."""
+        return dataclasses.replace(self, velocity=jnp.zeros_like(logits))
+
+    def __call__(
+        self, gradient: Float[Array, "S A"], policy: Policy, visits: Float[Array, " S"]
+    ) -> tuple[Float[Array, "S A"], Self]:
+        velocity = self.decay * self.remembered(self.velocity) + gradient
+        return self.step_size * velocity, dataclasses.replace(self, velocity=velocity)
+
+
+@config
+class Adam(Stateful):
+    """m ← β₁ m + (1−β₁) g, v ← β₂ v + (1−β₂) g², δ = η m̂/(√v̂ + ε), m̂ = m/(1−β₁ᵗ), v̂ = v/(1−β₂ᵗ), g = ∂J/∂z.
+
+    Its step is not of the form η c(s) π A: Theorems 1 and 2 do not apply, Lemma 1 does.
+
+    source  Kingma & Ba 2015 (arXiv:1412.6980)
+    """
+
+    step_size: Number = 1e-3
+    first_decay: Number = 0.9  # β₁
+    second_decay: Number = 0.999  # β₂
+    epsilon: Number = 1e-8
+    first: Float[Array, "S A"] | None = None  # m
+    second: Float[Array, "S A"] | None = None  # v
+    count: Number = 0.0  # t
+
+    def __post_init__(self) -> None:
+        check_number("step_size", self.step_size, low=0.0)
+        check_number("first_decay", self.first_decay, 0.0, 1.0)
+        check_number("second_decay", self.second_decay, 0.0, 1.0)
+        check_number("epsilon", self.epsilon, low=0.0, open_low=True)
+
+    def init(self, logits: Float[Array, "S A"]) -> Self:
+        """Both moments at 0."""
+        zero = jnp.zeros_like(logits)
+        return dataclasses.replace(self, first=zero, second=zero, count=0.0)
+
+    def __call__(
+        self, gradient: Float[Array, "S A"], policy: Policy, visits: Float[Array, " S"]
+    ) -> tuple[Float[Array, "S A"], Self]:
+        count = self.count + 1.0
+        first = self.first_decay * self.remembered(self.first) + (1.0 - self.first_decay) * gradient
+        second = self.second_decay * self.remembered(self.second) + (1.0 - self.second_decay) * gradient**2
+        mean, square = first / (1.0 - self.first_decay**count), second / (1.0 - self.second_decay**count)
+        delta = self.step_size * mean / (jnp.sqrt(square) + self.epsilon)
+        return delta, dataclasses.replace(self, first=first, second=second, count=count)
+
+
+@config
+class Restarted:
+    """An update that forgets: after `every` calls (outer steps × inner steps) its state is that of the start again."""
+
+    update: Any
+    every: Number = 100.0  # calls
+    start: Any = None
+    count: Number = 0.0  # calls since the last restart
+
+    def __post_init__(self) -> None:
+        check_number("every", self.every, 1.0)
+
+    @property
+    def step_size(self) -> Number:
+        """That of the update."""
+        return self.update.step_size
+
+    def init(self, logits: Float[Array, "S A"]) -> Self:
+        """With the update's start kept."""
+        start = self.update.init(logits)
+        return dataclasses.replace(self, update=start, start=start, count=0.0)
+
+    def __call__(
+        self, gradient: Float[Array, "S A"], policy: Policy, visits: Float[Array, " S"]
+    ) -> tuple[Float[Array, "S A"], Self]:
+        delta, moved = self.update(gradient, policy, visits)
+        due = self.count + 1.0 >= self.every
+        update = jax.tree.map(lambda start, now: jnp.where(due, start, now), self.start, moved)
+        return delta, dataclasses.replace(self, update=update, count=jnp.where(due, 0.0, self.count + 1.0))

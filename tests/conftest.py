@@ -4,8 +4,10 @@ import jax
 from hypothesis import HealthCheck, settings
 from jaxtyping import install_import_hook
 
+import tests.typechecker  # noqa: F401  (the hook finds it by its name)
+
 jax.config.update("jax_enable_x64", True)
-install_import_hook("softmaxdyn", "beartype.beartype")  # before any test imports softmaxdyn
+install_import_hook("softmaxdyn", "tests.typechecker.checked")  # before any test imports softmaxdyn
 
 # `pytest --hypothesis-profile=thorough` looks at new examples each time.
 slow_first_call = [HealthCheck.too_slow]  # the first example compiles

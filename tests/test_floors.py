@@ -19,6 +19,7 @@ FLOORS = [  # lowest first; a folder is one floor
     "theory",
     "problems",
     "tokens",
+    "aggregation",
     "rewards",
     "advantages",
     "estimators",

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from softmaxdyn.configs import config
-from softmaxdyn.errors import InputError, concrete
+from softmaxdyn.errors import InputError
 from softmaxdyn.policy import sample
 from softmaxdyn.problems.protocol import Episode
 
@@ -75,7 +75,7 @@ def _table(rewards: Any) -> Any:
         return rewards if rewards.ndim == 2 else rewards[None]
     try:
         table = np.asarray(rewards, None if hasattr(rewards, "dtype") else float)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InputError(
             "rewards are ragged or not numbers; wanted [K] or [S, K] numbers, rows of equal length"
         ) from None
@@ -96,18 +96,24 @@ def _table(rewards: Any) -> Any:
 
 def _weights(weights: Any, rewards: Any) -> Any:
     contexts = rewards.shape[0]
+    dtype = rewards.dtype if jnp.issubdtype(rewards.dtype, jnp.floating) else float
     if weights is None:
-        return np.full(contexts, 1.0 / contexts)
-    if not concrete(weights) and not isinstance(weights, list | tuple):
+        return np.full(contexts, 1.0 / contexts, dtype)
+    if isinstance(weights, jax.core.Tracer):
         return weights
     try:
         array = np.asarray(weights, None if hasattr(weights, "dtype") else float)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InputError(f"weights are not numbers; wanted one a context ({contexts})") from None
+    if array.dtype.kind not in "biuf":
+        raise InputError(f"weights are of type {array.dtype}; wanted real numbers")
     if array.ndim == 0:
-        array = np.full(contexts, float(array))
+        array = np.full(contexts, array, dtype)
     if array.shape != (contexts,):
         raise InputError(f"weights have shape {array.shape}; wanted one a context: ({contexts},)")
-    if not (np.isfinite(array).all() and (array >= 0).all() and array.sum() > 0):
-        raise InputError(f"weights are {array}; wanted numbers ≥ 0 that do not all vanish")
+    if not ((array >= 0) & (array <= 1e30)).all():
+        odd = int(np.argmin((array >= 0) & (array <= 1e30)))
+        raise InputError(f"the weight of context {odd} is {array[odd]:g}; wanted numbers in [0, 1e30]")
+    if not array.any():
+        raise InputError("all weights are 0; wanted one above 0")
     return array

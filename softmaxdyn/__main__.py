@@ -1,0 +1,5 @@
+"""`python -m softmaxdyn` is the command `softmaxdyn`."""
+
+from softmaxdyn.cli import main
+
+main()

@@ -1,0 +1,104 @@
+"""Aggregations: how much each token weighs in the loss, loss = Σ weight · L; every one is 0 on padding.
+
+A denominator left out is that of the mask; given (of a whole batch or of all devices), the weights of micro-batches add
+up to those of the batch. A mask without tokens gives weights of 0, never 0/0. Names and formulas are those of verl 0.9.1.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol, runtime_checkable
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from softmaxdyn.configs import Number, config
+from softmaxdyn.errors import check_number
+
+
+@runtime_checkable
+class Aggregation(Protocol):
+    """A config that is called on a mask (1 for a token, 0 for padding) and gives the weights."""
+
+    def __call__(self, mask: Float[Array, "E T"]) -> Float[Array, "E T"]:
+        """The weight of every token of E episodes."""
+
+
+@config
+class TokenMean:
+    """1/N, N the number of tokens: "token-mean"; long episodes weigh more. Split in parts, it needs `tokens`."""
+
+    tokens: Number | None = None  # N
+
+    def __post_init__(self) -> None:
+        check_denominator("tokens", self.tokens)
+
+    def __call__(self, mask: Float[Array, "E T"]) -> Float[Array, "E T"]:
+        return mask / _or(self.tokens, jnp.sum(mask))
+
+
+@config
+class TokenSum:
+    """1: "token-sum"."""
+
+    def __call__(self, mask: Float[Array, "E T"]) -> Float[Array, "E T"]:
+        return mask
+
+
+@config
+class SequenceMeanTokenSum:
+    """1/S, S the number of episodes with a token: "seq-mean-token-sum". Its push is an estimate of ∂J/∂z."""
+
+    sequences: Number | None = None  # S
+
+    def __post_init__(self) -> None:
+        check_denominator("sequences", self.sequences)
+
+    def __call__(self, mask: Float[Array, "E T"]) -> Float[Array, "E T"]:
+        return mask / _or(self.sequences, _episodes(mask))
+
+
+@config
+class SequenceMeanTokenSumNorm:
+    """1/(S · F), F a constant length, or else the padded T: "seq-mean-token-sum-norm" (Dr.GRPO).
+
+    trap  verl up to 0.7 did not divide by S
+    """
+
+    sequences: Number | None = None  # S
+    length: Number | None = None  # F
+
+    def __post_init__(self) -> None:
+        check_denominator("sequences", self.sequences)
+        check_denominator("length", self.length)
+
+    def __call__(self, mask: Float[Array, "E T"]) -> Float[Array, "E T"]:
+        length = mask.shape[1] if self.length is None else self.length
+        return mask / _or(self.sequences, _episodes(mask)) / length
+
+
+@config
+class SequenceMeanTokenMean:
+    """1/(S · n_i), n_i the tokens of episode i: "seq-mean-token-mean" (GRPO); short episodes weigh as much as long."""
+
+    sequences: Number | None = None  # S
+
+    def __post_init__(self) -> None:
+        check_denominator("sequences", self.sequences)
+
+    def __call__(self, mask: Float[Array, "E T"]) -> Float[Array, "E T"]:
+        length = jnp.maximum(jnp.sum(mask, -1, keepdims=True), 1.0)
+        return mask / length / _or(self.sequences, _episodes(mask))
+
+
+def check_denominator(name: str, value: Number | None) -> None:
+    """Raises InputError unless `value` is None or positive."""
+    if value is not None:
+        check_number(name, value, low=0.0, open_low=True)
+
+
+def _episodes(mask: Float[Array, "E T"]) -> Float[Array, ""]:
+    return jnp.sum(jnp.max(mask, -1))
+
+
+def _or(given: Number | None, counted: Float[Array, ""]) -> Number:
+    return jnp.maximum(counted, 1.0) if given is None else given

@@ -1,0 +1,301 @@
+"""The report card of a method: what kind it is, where it pushes, and what it costs beside others and controls."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Key
+
+from softmaxdyn.algorithms import Algorithm
+from softmaxdyn.configs import config, with_dtype
+from softmaxdyn.errors import check_integer
+from softmaxdyn.estimators import Exact
+from softmaxdyn.interventions import Intervention
+from softmaxdyn.policy import Policy, centred, softmax
+from softmaxdyn.problems import Problem
+from softmaxdyn.simulation import pushed, starting_logits, step
+from softmaxdyn.tokens import Push, Tokens, under
+
+POINTS = 60  # policies kept along a path
+CONFIDENCE = 0.95
+
+
+@config
+class Shuffled(Intervention):
+    """The control of a selection: what `parts` do to the scores, done to randomly chosen tokens instead.
+
+    As many tokens are touched, by as much; a field stays as it is. Draws, so it has no exact face.
+    """
+
+    parts: tuple[Any, ...]
+
+    def __call__(self, key: Key[Array, ""] | None, tokens: Tokens, policy: Policy, push: Push) -> Push:
+        keys = jax.random.split(key, len(self.parts) + 1)
+        after = push
+        for part, part_key in zip(self.parts, keys[1:], strict=True):
+            after = part(part_key, tokens, policy, after)
+        valid = tokens.weight > 0.0
+        order = jnp.argsort(jnp.where(valid, jax.random.uniform(keys[0], valid.shape), 2.0))
+        places = jnp.argsort(~valid, stable=True)
+        change = jnp.zeros_like(push.score).at[order].set((after.score - push.score)[places])
+        return after._replace(score=push.score + change, selected=(change != 0.0).astype(change.dtype))
+
+    def init(self, logits: Float[Array, "S A"]) -> Shuffled:
+        """Each part from the start."""
+        return dataclasses.replace(self, parts=tuple(part.init(logits) for part in self.parts))
+
+    def next(self, tokens: Tokens, policy: Policy) -> Shuffled:
+        """Each part's next."""
+        return dataclasses.replace(self, parts=tuple(part.next(tokens, policy) for part in self.parts))
+
+
+class Paths(NamedTuple):
+    """Policies along R runs, P points each: numbers by run and point, nats and returns.
+
+    inner_entropy is the entropy inside the correct set of each state (binary rewards), its visit-weighted mean.
+    """
+
+    step: Float[np.ndarray, " P"]
+    expected_return: Float[np.ndarray, "R P"]
+    entropy: Float[np.ndarray, "R P"]
+    inner_entropy: Float[np.ndarray, "R P"]
+    selected: Float[np.ndarray, "R I"]
+
+
+def paths(
+    problem: Problem,
+    algorithm: Algorithm,
+    *,
+    num_steps: int,
+    keys: Key[Array, " R"] | None = None,
+    logits: Any = None,
+    inner_steps: int = 1,
+) -> Paths:
+    """R runs of `algorithm`, one a key (one run without keys if it draws nothing), seen at `POINTS` + 1 points.
+
+    Steps beyond a multiple of the number of points are left out.
+    """
+    start = starting_logits(problem, logits)
+    points = min(POINTS, check_integer("num_steps", num_steps, 1))
+    each = num_steps // points
+    run = partial(_path, points=points, inner_steps=check_integer("inner_steps", inner_steps, 1))
+    keys = jnp.stack([jax.random.key(0)]) if keys is None else keys
+    problem, algorithm = with_dtype(problem, start.dtype), algorithm.start(start)
+    seen, selected = jax.vmap(run, (None, None, None, 0, None))(problem, algorithm, start, keys, each)
+    return Paths(np.arange(points + 1.0) * each, *(np.asarray(x) for x in seen), np.asarray(selected))
+
+
+@partial(jax.jit, static_argnames=("points", "inner_steps"))
+def _path(
+    problem: Problem, algorithm: Algorithm, logits: Any, key: Any, each: Any, *, points: int, inner_steps: int
+) -> tuple[Any, Any]:
+    def advance(t: Any, carry: Any) -> Any:
+        logits, algorithm, selected = carry
+        delta, algorithm, touched = step(problem, algorithm, softmax(logits), jax.random.fold_in(key, t), inner_steps)
+        return logits + delta, algorithm, selected + touched
+
+    def segment(carry: Any, number: Any) -> tuple[Any, Any]:
+        carry = jax.lax.fori_loop(number * each, (number + 1) * each, advance, carry)
+        return carry, _seen(problem, carry[0])
+
+    carry = (logits, algorithm, jnp.zeros(len(algorithm.interventions), logits.dtype))
+    (_, _, selected), seen = jax.lax.scan(segment, carry, jnp.arange(points))
+    first = _seen(problem, logits)
+    return jax.tree.map(lambda x, xs: jnp.concatenate([x[None], xs]), first, seen), selected / (points * each)
+
+
+def _seen(problem: Problem, logits: Any) -> tuple[Any, Any, Any]:
+    """(J, mean entropy, mean entropy inside the correct set) of a policy."""
+    policy = softmax(logits)
+    visits, value = problem.visits(policy.prob), problem.action_values(policy.prob)
+    inside = softmax(jnp.where(value > 0.5, policy.logits, -jnp.inf)).entropy
+    inside = jnp.where(jnp.any(value > 0.5, -1), inside, 0.0)
+    total = jnp.sum(visits)
+    mean = jnp.sum(visits * policy.entropy) / total
+    return problem.expected_return(policy.prob), mean, jnp.sum(visits * inside) / total
+
+
+def crossing(
+    along: Float[np.ndarray, "R P"], level: float, values: Float[np.ndarray, "R P"]
+) -> Float[np.ndarray, " R"]:
+    """`values` where `along` first crosses `level`, linear between points; NaN for a run that never does."""
+    result = np.full(len(along), np.nan)
+    for run, (x, y) in enumerate(zip(along - level, values, strict=True)):
+        hits = np.flatnonzero((x[:-1] * x[1:] <= 0.0) & (x[:-1] != x[1:]))
+        if hits.size:
+            i = hits[0]
+            result[run] = y[i] + (y[i + 1] - y[i]) * x[i] / (x[i] - x[i + 1])
+    return result
+
+
+def interval(values: Float[np.ndarray, " R"], seed: int = 0) -> tuple[float, float, float]:
+    """(mean, low, high): the mean over the runs and its 95 % percentile bootstrap interval; NaN runs are left out."""
+    from scipy.stats import bootstrap
+
+    kept = values[np.isfinite(values)]
+    if kept.size == 0:
+        return (np.nan,) * 3
+    if kept.size == 1 or np.ptp(kept) == 0.0:
+        return (float(kept.mean()),) * 3
+    result = bootstrap((kept,), np.mean, confidence_level=CONFIDENCE, method="percentile", rng=seed, vectorized=True)
+    return float(kept.mean()), float(result.confidence_interval.low), float(result.confidence_interval.high)
+
+
+def expected_step(problem: Problem, algorithm: Algorithm, logits: Any, inner_steps: int = 1) -> Float[Array, "S A"]:
+    """The first outer step in exact mode: the expectation over all samples (the large-group limit)."""
+    start = starting_logits(problem, logits)
+    advantage = getattr(algorithm.estimator, "advantage", None)
+    reward = getattr(algorithm.estimator, "reward", Exact().reward)
+    exact = algorithm.estimator if not algorithm.estimator.draws else Exact(advantage, reward)
+    ready = Algorithm(algorithm.update, exact, algorithm.interventions).start(start)
+    return jax.jit(step, static_argnums=4)(with_dtype(problem, start.dtype), ready, softmax(start), None, inner_steps)[
+        0
+    ]
+
+
+class Row(NamedTuple):
+    """One algorithm of a report card; each number is (mean, low, high) over the runs, NaN where never reached."""
+
+    name: str
+    expected_return: tuple[float, float, float]  # J at the end
+    entropy: tuple[float, float, float]  # H at the end
+    entropy_at_return: tuple[float, float, float]  # H where J first crosses the matched return
+    return_at_entropy: tuple[float, float, float]  # J where H first crosses the matched entropy
+    inner_entropy: tuple[float, float, float]  # entropy inside the correct set where J first crosses 0.9
+    selected: float  # share of the tokens touched, all interventions together
+
+
+class Card(NamedTuple):
+    """The report card of `rows[0]`.
+
+    kind         measured: "reward-only", "probability-dependent", "off-policy-only", "field", "no effect here"
+    cosine       least and mean cosine over the states of the expected first step with π∘(Q − V)
+    no_op        whether the first inner step is plain policy gradient to the bit
+    speed        norm of the expected first outer step over that of the plain one
+    sensitivity  (number, factor, change of J at the end, change of H at the end), the last two with intervals
+    """
+
+    kind: str
+    cosine: tuple[float, float]
+    no_op: bool
+    speed: float
+    matched_return: float
+    matched_entropy: float
+    rows: tuple[Row, ...]
+    sensitivity: tuple[tuple[str, float, tuple[float, float, float], tuple[float, float, float]], ...]
+    paths: dict[str, Paths]
+
+
+def compare(
+    problem: Problem,
+    own: tuple[str, Algorithm],
+    against: Mapping[str, Algorithm],
+    *,
+    logits: Any = None,
+    num_steps: int = 300,
+    inner_steps: int = 4,
+    seeds: int = 20,
+    seed: int = 0,
+) -> Card:
+    """Runs `own` beside `against` and two controls, `seeds` runs each, and measures what kind of method it is.
+
+    Controls: plain policy gradient with the step size scaled to the norm of the method's expected first step
+    ("speed-matched"), and the method's changes of score given to randomly chosen tokens ("shuffled").
+    """
+    name, algorithm = own
+    start = starting_logits(problem, logits)
+    plain = dataclasses.replace(algorithm, interventions=())
+    mine, base = (expected_step(problem, part, start, inner_steps) for part in (algorithm, plain))
+    speed = float(jnp.linalg.norm(mine) / jnp.linalg.norm(base))
+    faster = dataclasses.replace(plain.update, step_size=plain.update.step_size * speed)
+    runs = {name: algorithm, "speed-matched": dataclasses.replace(plain, update=faster)}
+    if algorithm.interventions and algorithm.estimator.draws:
+        runs["shuffled"] = dataclasses.replace(algorithm, interventions=(Shuffled(algorithm.interventions),))
+    runs |= {other: part for other, part in against.items() if other not in runs}
+
+    keys = jax.random.split(jax.random.key(seed), check_integer("seeds", seeds, 1))
+    follow = partial(paths, problem, num_steps=num_steps, keys=keys, logits=start, inner_steps=inner_steps)
+    followed = {other: follow(part) for other, part in runs.items()}
+    ends = [p.expected_return.mean(0).max() for p in followed.values()]
+    matched_return = float(min(ends))
+    reached = [p.entropy.mean(0) for p in followed.values()]
+    matched_entropy = float(0.5 * (max(h.min() for h in reached) + min(h.max() for h in reached)))
+    kind, no_op = classify(problem, algorithm, start)
+    return Card(
+        kind=kind,
+        cosine=_cosines(problem, algorithm, start),
+        no_op=no_op,
+        speed=speed,
+        matched_return=matched_return,
+        matched_entropy=matched_entropy,
+        rows=tuple(_row(other, p, matched_return, matched_entropy) for other, p in followed.items()),
+        sensitivity=tuple(_sensitivity(algorithm, followed[name], follow)),
+        paths=followed,
+    )
+
+
+def classify(problem: Problem, algorithm: Algorithm, logits: Any) -> tuple[str, bool]:
+    """(kind, whether the first inner step is plain to the bit), measured in exact mode at `logits` and one step on."""
+    start = starting_logits(problem, logits)
+    exact = Exact(
+        getattr(algorithm.estimator, "advantage", None), getattr(algorithm.estimator, "reward", Exact().reward)
+    )
+    problem, ready = with_dtype(problem, start.dtype), algorithm.start(start)
+    tokens = exact(None, problem, softmax(start))
+    plain = Algorithm(ready.update, exact).start(start)
+    moved = start + step(problem, plain, softmax(start), None, 1)[0]
+
+    def differs(table: Any) -> tuple[bool, bool]:
+        policy = softmax(jnp.asarray(table))
+        current = under(tokens, policy)
+        push, _ = pushed(ready.interventions, None, current, policy)
+        bare, _ = pushed((), None, current, policy)
+        return bool(jnp.any(push.score != bare.score)), bool(jnp.any(push.field != 0.0))
+
+    (score, field), (later_score, later_field) = differs(start), differs(moved)
+    no_op = not (score or field)
+    if field or later_field:
+        return "field", no_op
+    if no_op:
+        return ("off-policy-only" if later_score else "no effect here"), no_op
+    return ("reward-only" if _cosines(problem, algorithm, start)[0] > 1.0 - 1e-9 else "probability-dependent"), no_op
+
+
+def _cosines(problem: Problem, algorithm: Algorithm, logits: Any) -> tuple[float, float]:
+    policy = softmax(jnp.asarray(logits))
+    wanted = policy.prob * centred(policy, problem.action_values(policy.prob))
+    got = expected_step(problem, algorithm, logits)
+    size = jnp.linalg.norm(wanted, axis=-1) * jnp.linalg.norm(got, axis=-1)
+    cosine = np.asarray(jnp.sum(wanted * got, -1) / jnp.where(size > 0.0, size, jnp.nan))
+    cosine = cosine[np.isfinite(cosine)]
+    return (float(cosine.min()), float(cosine.mean())) if cosine.size else (np.nan, np.nan)
+
+
+def _row(name: str, run: Paths, matched_return: float, matched_entropy: float) -> Row:
+    return Row(
+        name=name,
+        expected_return=interval(run.expected_return[:, -1]),
+        entropy=interval(run.entropy[:, -1]),
+        entropy_at_return=interval(crossing(run.expected_return, matched_return, run.entropy)),
+        return_at_entropy=interval(crossing(run.entropy, matched_entropy, run.expected_return)),
+        inner_entropy=interval(crossing(run.expected_return, 0.9, run.inner_entropy)),
+        selected=float(run.selected.mean(0).sum()),
+    )
+
+
+def _sensitivity(algorithm: Algorithm, before: Paths, follow: Any) -> Any:
+    leaves, structure = jax.tree_util.tree_flatten_with_path(algorithm.interventions)
+    for place, (path, leaf) in enumerate(leaves):
+        if np.ndim(leaf) == 0 and isinstance(leaf, float) and leaf > 0.0:
+            for factor in (0.5, 2.0):
+                values = [value * factor if i == place else value for i, (_, value) in enumerate(leaves)]
+                varied = dataclasses.replace(algorithm, interventions=structure.unflatten(values))
+                after = follow(varied)
+                change = (interval((b - a)[:, -1]) for a, b in zip(before[1:3], after[1:3], strict=True))
+                yield (jax.tree_util.keystr(path[1:]).lstrip("."), factor, *change)
