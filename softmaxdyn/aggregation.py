@@ -1,7 +1,7 @@
 """Aggregations: how much each token weighs in the loss, loss = Σ weight · L; every one is 0 on padding.
 
 A denominator left out is that of the mask; given (of a whole batch or of all devices), the weights of micro-batches add
-up to those of the batch. A mask without tokens gives weights of 0, never 0/0. Names and formulas are those of verl 0.9.1.
+up to those of the batch. A mask without tokens gives weights of 0, never 0/0. Names and formulas are verl 0.9.1's.
 """
 
 from __future__ import annotations

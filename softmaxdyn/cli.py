@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import shlex
 import signal
@@ -41,8 +42,8 @@ class Commands(click.Group):
 
     def main(self, args: Any = None, prog_name: str | None = None, **settings: Any) -> Any:  # type: ignore[override]
         arguments = list(sys.argv[1:] if args is None else args)
-        if args is None and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-            _watch_for_ctrl_c()
+        if args is None:
+            _own_the_process()
         settings.update(standalone_mode=False, obj=shlex.join(["softmaxdyn", *arguments]))
         try:
             code = super().main(arguments, "softmaxdyn", **settings)
@@ -62,13 +63,23 @@ def _complain(message: str, code: int) -> int:
     return code
 
 
-def _watch_for_ctrl_c() -> None:
-    """Ctrl-C ends the process at once, or after half a second where the main thread is deep in a computation."""
+def _own_the_process() -> None:
+    """Any encoding can print; Ctrl-C acts at once, or after half a second where the main thread is deep in JAX."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        return
     reader, writer = socket.socketpair()
     writer.setblocking(False)
     signal.set_wakeup_fd(writer.detach())
     signal.signal(signal.SIGINT, _leave)
-    threading.Thread(target=lambda: (reader.recv(1), time.sleep(0.5), _leave()), daemon=True).start()
+    threading.Thread(target=_leave_late, args=(reader,), daemon=True).start()
+
+
+def _leave_late(reader: socket.socket) -> None:
+    reader.recv(1)
+    time.sleep(0.5)
+    _leave()
 
 
 def _leave(*_: Any) -> None:
@@ -95,7 +106,7 @@ def main(ctx: click.Context) -> None:
 
 
 @main.command()
-@click.option("--problem", default="wrong_peak", show_default=True, help=f"A file, or one of: {', '.join(NAMED)}.")
+@click.option("--problem", default="mirror", show_default=True, help=f"A file, or one of: {', '.join(NAMED)}.")
 @click.option("--update", **one_of("update", *UPDATES), help="Default: both.")
 @click.option("--step-size", type=float, help="η. Default: 0.4 over the mean weight of a state (pg), 0.025 (npg).")
 @click.option("--steps", type=int, default=400, show_default=True)

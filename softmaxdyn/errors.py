@@ -41,7 +41,7 @@ def check_fraction(name: str, value: Any) -> None:
     An array is taken at its word: `jax.numpy.asarray(0.9)` is nine tenths.
     """
     if isinstance(value, int | float) and value > 0.5:
-        raise InputError(f"{name} is {value}; wanted a fraction in (0, 0.5], not per cent: {value} % is {value / 100:g}")
+        raise InputError(f"{name} is {value}; wanted a fraction in (0, 0.5]: {value} per cent is {value / 100:g}")
     check_number(name, value, low=0.0, high=1.0, open_low=True)
 
 

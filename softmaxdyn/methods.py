@@ -33,17 +33,17 @@ class Method(NamedTuple):
 
     @property
     def parts(self) -> tuple[Any, ...]:
-        """Every part that holds numbers."""
-        own = (*self.interventions, self.advantage, self.reward, self.process, self.around, self.update)
+        """Every part that holds numbers, the method's own (last) intervention first."""
+        own = (*reversed(self.interventions), self.advantage, self.reward, self.process, self.around, self.update)
         return tuple(part for part in own if part is not None)
 
     @property
     def numbers(self) -> dict[str, float]:
-        """The numbers of the method and their defaults; one that two parts share is that of the first."""
+        """The numbers of the method and their defaults; one that two parts share is that of the first of `parts`."""
         found: dict[str, float] = {}
         for part in self.parts:
             for field in dataclasses.fields(part):
-                if field.name != "step_size" and isinstance(field.default, float):
+                if field.name not in _STATE and isinstance(field.default, float):
                     found.setdefault(field.name, getattr(part, field.name))
         return found
 
@@ -53,9 +53,9 @@ class Method(NamedTuple):
 
         def changed(part: Any) -> Any:
             if isinstance(part, tuple):
-                return tuple(changed(each) for each in part)
-            if not dataclasses.is_dataclass(part) or isinstance(part, type):
-                return part
+                return tuple(changed(each) for each in reversed(part))[::-1]
+            if part is None:
+                return None
             own = {f.name: left.pop(f.name) for f in dataclasses.fields(part) if f.name in left and f.name in known}
             return dataclasses.replace(part, **own) if own else part
 
@@ -68,6 +68,7 @@ class Method(NamedTuple):
         return self._replace(**{name: changed(getattr(self, name)) for name in ordered})
 
 
+_STATE = ("step_size", "count", "error_sum")  # numbers that a part moves itself, or that `build` sets
 _CLIP = iv.PPOClip()
 
 METHODS: dict[str, Method] = {

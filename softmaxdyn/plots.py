@@ -76,7 +76,8 @@ def return_against_entropy(traces: Trace | Mapping[str, Trace], ax: Axes) -> Axe
         entropy, value = _path(trace)
         line = {**_thin(style, trace), "marker": "", "zorder": 2}
         ax.plot(entropy, value, label=_join(name, "path"), **line)
-        mark = {"color": line["color"], "markersize": 5, "linestyle": "", "zorder": 3, "clip_on": False}
+        size = 2.5 * (len(named) - style) + 2.0  # so that all of several marks at one place are seen
+        mark = {"color": line["color"], "markersize": size, "linestyle": "", "zorder": 3, "clip_on": False}
         ax.plot(entropy[:1], value[:1], marker="o", **mark, markerfacecolor="white")
         ax.plot(entropy[-1:], value[-1:], marker="o", **mark)
     return _labelled(ax, "entropy, H (nats)", "expected return, J")

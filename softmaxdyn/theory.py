@@ -157,7 +157,7 @@ def natural_entropy_rate(
 ) -> Float[Array, "..."]:
     """dH/dτ on that path: −[Cov_{π_τ}(log π₀, r) + τ Var_{π_τ}(r)]; ≤ 0 from a uniform start (T14)."""
     policy = softmax(natural_path(logits, rewards, time), axis)
-    start = jnp.where(policy.prob > 0.0, softmax(logits, axis).log_prob, 0.0)
+    start = softmax(logits, axis).centred_log_prob
     r = centred(policy, rewards, axis)
     return -jnp.sum(policy.prob * r * (centred(policy, start, axis) + jnp.asarray(time) * r), axis)
 

@@ -7,9 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from softmaxdyn import Bandit, Exact
-from softmaxdyn.policy import softmax
+from softmaxdyn.policy import softmax as policy_of
 from softmaxdyn.tokens import Tokens, gradient, plain_push, under
 
+softmax = jax.jit(policy_of)
 REWARDS = np.array([[1.0, 0.0, 0.4, 0.0], [0.0, 0.0, 1.0, 0.3], [0.5, 0.5, 0.5, 0.5]])  # the last state has no signal
 BANDIT = Bandit(REWARDS, [0.5, 0.3, 0.2])
 OLD = softmax(jnp.array([[0.8, 0.1, -0.6, 0.3], [0.0, 0.9, -1.2, 0.2], [0.2, -0.4, 0.5, 0.0]]))
@@ -19,6 +20,7 @@ REFERENCE = np.array([[0.0, 0.5, 0.2, -0.3], [0.3, 0.1, 0.0, 0.4], [0.0, 0.6, -0
 BATCHES, SIZE = 64, 16384
 
 
+@jax.jit
 def population(policy=NOW, old=OLD, bandit=BANDIT):
     """All pairs (s, a) under `policy`, with the weights and advantages of `old`."""
     return under(Exact()(None, bandit, old), policy)

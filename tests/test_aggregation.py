@@ -1,6 +1,5 @@
 """Aggregations: recorded losses as weights, and parts that add up to the whole."""
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -15,6 +14,7 @@ from softmaxdyn.aggregation import (
     TokenMean,
     TokenSum,
 )
+from tests.compiled import compiled
 from tests.golden import array, cases, padded
 
 MODES = {
@@ -26,7 +26,7 @@ MODES = {
 }
 NAMES = {"batch_num_tokens": "tokens", "global_batch_size": "sequences", "loss_scale_factor": "length"}
 few = settings(max_examples=15)
-weigh = jax.jit(lambda aggregation, mask: aggregation(mask))
+weigh = compiled(lambda aggregation, mask: aggregation(mask))
 
 
 @cases("agg_loss")

@@ -208,7 +208,9 @@ def test_a_zero_step_changes_nothing():
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_a_run_without_logits_has_the_dtype_of_the_rewards(dtype):
-    trace = simulate(Bandit(np.array([1.0, 0.5, 0.0], dtype)), Algorithm(VanillaPG(0.1)), num_steps=1)
+    rewards = np.array([1.0, 0.5, 0.0], dtype)
+    assert {Bandit(rewards, weights).weights.dtype for weights in (None, 1, [1.0])} == {np.dtype(dtype)}
+    trace = simulate(Bandit(rewards), Algorithm(VanillaPG(0.1)), num_steps=1)
     assert {getattr(trace, name).dtype for name in ("logits", "entropy", "expected_return")} == {np.dtype(dtype)}
 
 
@@ -218,7 +220,8 @@ def test_a_context_of_weight_zero_is_never_visited_and_never_moves():
     assert (trace.logits[0] != START[0]).any()
 
 
-def test_whole_numbers_of_numpy_and_rewards_of_any_real_kind_are_fine():
-    for kind in (bool, np.int8, np.uint64, np.float16):
-        trace = simulate(Bandit(np.array([1, 0, 1], kind)), Algorithm(VanillaPG(0.1)), num_steps=np.int64(1))
-        assert trace.expected_return[0] == pytest.approx(2 / 3)
+def test_rewards_may_be_any_kind_of_real_number():
+    for kind in (bool, np.int8, np.uint64, np.float16, np.longdouble):
+        trace = simulate(Bandit(np.array([1, 0, 1], kind)), Algorithm(VanillaPG(0.1)), num_steps=1)
+        assert trace.expected_return[0] == pytest.approx(2 / 3, rel=1e-6)
+        assert trace.entropy.dtype == (np.float32 if kind is np.float16 else np.float64)

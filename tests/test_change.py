@@ -97,7 +97,7 @@ def test_a_common_shift_of_the_step_changes_nothing(size):
         assert jnp.allclose(a, b, rtol=64 * EPS, atol=0.0)
 
 
-@pytest.mark.parametrize("shape", [(4,), (5, 4), (2, 3, 4)])
+@pytest.mark.parametrize("shape", [(5, 4), (2, 3, 4)])
 def test_leading_axes_are_independent_states_whatever_their_step(shape):
     rng = np.random.default_rng(0)
     logits = rng.standard_normal(shape)
@@ -108,20 +108,23 @@ def test_leading_axes_are_independent_states_whatever_their_step(shape):
         assert jnp.allclose(together.ravel(), jnp.asarray(apart), rtol=32 * EPS, atol=0.0)
 
 
-@pytest.mark.parametrize("axis", [0, 1, -1])
-@pytest.mark.parametrize("function", [entropy_change, remainder])
-def test_the_action_axis_can_be_any(function, axis):
+@pytest.mark.parametrize("axis", [0, 1])
+def test_the_action_axis_can_be_any(axis):
     logits, delta = jax.random.normal(jax.random.key(1), (2, 3, 3, 3))
-    function = jax.jit(function, static_argnames="axis")
-    expected = function(jnp.moveaxis(logits, axis, -1), jnp.moveaxis(delta, axis, -1))
-    assert jnp.allclose(function(logits, delta, axis=axis), expected, rtol=32 * EPS, atol=0.0)
+    expected = change(jnp.moveaxis(logits, axis, -1), jnp.moveaxis(delta, axis, -1))
+    found = jax.jit(lambda z, d: (entropy_change(z, d, axis), remainder(z, d, axis)))(logits, delta)
+    assert jnp.allclose(found[0], expected.entropy_change, rtol=32 * EPS, atol=0.0)
+    assert jnp.allclose(found[1], expected.remainder, rtol=32 * EPS, atol=0.0)
+
+
+slope_of_change = jax.jit(jax.grad(entropy_change, argnums=1))
 
 
 @pytest.mark.parametrize("size", [1e-3, 3.0])
 def test_the_slope_of_the_change_is_the_slope_of_the_entropy_after_it(size):
     logits, delta = jnp.array([0.3, -jnp.inf, 2.0, -1.0]), size * jnp.array([1.0, 5.0, -1.0, 0.5])
-    slope = jax.jit(jax.grad(entropy_change, argnums=1))(logits, delta)
-    assert jnp.allclose(slope, jax.grad(entropy)(logits + delta), rtol=1e-12, atol=1e-15)
+    after = jax.grad(entropy)(logits + delta)
+    assert jnp.allclose(slope_of_change(logits, delta), after, rtol=1e-12, atol=1e-15)
 
 
 @given(moves(sizes=(3,)))

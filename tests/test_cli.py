@@ -215,7 +215,7 @@ FAULTS = [
         r"--prompts is for a named problem; 'torn\.json' is a file.*",
     ),
     (["run", "--problem", "pool", "--arms", "3"], r"unknown option of pool 'arms'.*"),
-    (["run", "--column", "reward=clicks"], r"--column is for files; 'wrong_peak' is a named problem"),
+    (["run", "--column", "reward=clicks"], r"--column is for files; 'mirror' is a named problem"),
     (
         ["run", "--problem", "torn.json", "--column", "clicks"],
         r"--column is 'clicks'; wanted NAME=COLUMN, e\.g\. --column reward=clicks",
@@ -250,8 +250,8 @@ def test_output_that_fails_is_one_line_with_code_2(no_figure, tmp_path, monkeypa
     assert done.stderr == f"softmaxdyn: {error}\n"
 
 
-def python(*arguments, cwd):
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+def python(*arguments, cwd, **variables):
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), **variables}
     command = [sys.executable, *arguments]
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment, timeout=120, check=False)
 
@@ -262,14 +262,14 @@ def test_python_m_is_the_command_and_its_faults_have_no_traceback(tmp_path):
     assert done.stderr == "softmaxdyn: unknown update 'ngp'; did you mean 'npg'? (known: pg, npg)\n"
 
 
-def test_a_run_needs_no_pyplot_and_no_display(tmp_path):
+def test_a_run_needs_no_pyplot_no_display_and_no_greek(tmp_path):
     code = """
 import atexit, sys
 atexit.register(lambda: print(sorted({"matplotlib.pyplot", "tkinter"} & sys.modules.keys())))
 from softmaxdyn.cli import main
 main()
 """
-    done = python("-c", code, "run", "--steps", "2", "--update", "pg", cwd=tmp_path)
+    done = python("-c", code, "run", "--steps", "2", "--update", "pg", cwd=tmp_path, PYTHONIOENCODING="ascii")
     assert (done.returncode, done.stderr, done.stdout.splitlines()[-1]) == (0, "", "[]")
 
 

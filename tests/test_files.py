@@ -424,9 +424,9 @@ BAD_FILES = [
     (
         "a.csv",
         "action,logit\n0,1\n",
-        "has an action and no reward; wanted a reward, or successes and trials: name them",
+        "has an action and no reward; wanted a reward, or successes and trials: columns=",
     ),
-    ("a.csv", "action,trials\n0,1\n", "has an action and trials; wanted a reward, or successes and trials: name them"),
+    ("a.csv", "action,trials\n0,1\n", "has an action and trials; wanted a reward, or successes and trials: columns="),
     ("a.csv", "action,reward,trials\n0,1,1\n", "has an action and reward and trials; wanted a reward, or successes"),
     (
         "a.csv",

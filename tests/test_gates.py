@@ -20,9 +20,8 @@ from softmaxdyn.interventions import (
     ReferenceKL,
 )
 from softmaxdyn.interventions.gates import even_share, has_signal
-from softmaxdyn.policy import softmax
 from softmaxdyn.tokens import Tokens, plain_push, top_share
-from tests.faces import BANDIT, NOW, OLD, REFERENCE, direction, drawn, population, standard_errors_apart
+from tests.faces import BANDIT, NOW, OLD, REFERENCE, direction, drawn, population, softmax, standard_errors_apart
 from tests.test_reweighting import some_tokens
 
 GATES = [
@@ -160,7 +159,7 @@ def clip_v_released(t, policy, low, fraction):
 @settings(max_examples=10)
 @given(seed=st.integers(0, 100))
 def test_clip_v_is_the_released_mask(fraction, seed):
-    tokens = drawn(jax.random.key(seed), size=48)
+    tokens = drawn(jax.random.key(seed), size=24)
     stay = kept(ClipVReleased(0.5, fraction), tokens, jax.random.key(0), NOW)
     expected = clip_v_released(*jax.tree.map(np.asarray, (tokens, NOW)), 0.5, fraction)
     gone, wanted = np.flatnonzero(stay == 0.0), np.flatnonzero(~expected)
@@ -187,41 +186,47 @@ def test_clip_b_and_clip_v_drop_both_tails():
 
 @pytest.mark.parametrize("part", [ClipB(0.0, 0.0), ClipV(0.0, 0.0), ClipBReleased(0.0), ClipVReleased(0.0)], **named)
 def test_nothing_is_extreme_at_a_uniform_policy(part):
-    policy = softmax(jnp.zeros((1, 7)))
-    tokens = population(policy, policy, Bandit(np.arange(7.0)))
-    np.testing.assert_array_equal(kept(part, tokens, policy=policy), 1.0)
+    policy = softmax(jnp.zeros((1, 3)))
+    tokens = population(policy, policy, Bandit(np.arange(3.0)))
+    np.testing.assert_array_equal(1.0 - jax.jit(part)(None, tokens, policy, plain_push(tokens, (1, 3))).selected, 1.0)
+
+
+def padded(values, fill=0.0):
+    """24 numbers, the last of them `fill`."""
+    return jnp.concatenate([jnp.asarray(values), jnp.full(24 - len(values), fill, jnp.asarray(values).dtype)])
 
 
 def groups(*rewards):
-    """One-token episodes, one group a list."""
-    count = sum(map(len, rewards))
-    ids = np.repeat(np.arange(len(rewards)), [len(r) for r in rewards])
-    tokens = some_tokens(np.random.default_rng(0), count)
-    reward = jnp.asarray([x for r in rewards for x in r], float)
-    return tokens._replace(reward=reward, group=jnp.asarray(ids, jnp.int32), weight=jnp.full(count, 1.0 / count))
+    """One-token episodes, one group a list; padding fills up to 24."""
+    ids = np.repeat(np.arange(len(rewards), dtype=np.int32), [len(r) for r in rewards])
+    return some_tokens(np.random.default_rng(0))._replace(
+        reward=padded([float(x) for r in rewards for x in r]),
+        group=padded(ids, 23),
+        weight=padded(np.full(ids.size, 1.0 / ids.size)),
+    )
 
 
 def test_groups_of_equal_rewards_carry_no_signal_and_a_group_of_one_stays():
     """np.std([0.1] * 3) is 1.4e-17, not 0."""
     tokens = groups([0.1] * 3, [1.0, 0.0], [0.0, 0.0], [1.0])
-    np.testing.assert_array_equal(has_signal(tokens), [0, 0, 0, 1, 1, 0, 0, 1])
+    np.testing.assert_array_equal(has_signal(tokens)[:8], [0, 0, 0, 1, 1, 0, 0, 1])
 
 
 def test_padding_neither_gives_nor_takes_signal():
     tokens = groups([0.0, 0.0, 1.0], [1.0, 0.0])
-    padded = tokens._replace(weight=tokens.weight.at[2].set(0.0), reward=tokens.reward.at[2].set(jnp.nan))
-    np.testing.assert_array_equal(has_signal(padded)[jnp.array([0, 1, 3, 4])], [0, 0, 1, 1])
+    masked = tokens._replace(weight=tokens.weight.at[2].set(0.0), reward=tokens.reward.at[2].set(jnp.nan))
+    np.testing.assert_array_equal(np.asarray(has_signal(masked))[[0, 1, 3, 4]], [0, 0, 1, 1])
 
 
 def test_a_long_episode_alone_in_its_group_is_one_episode():
     tokens = groups([1.0, 1.0], [0.0, 0.0])
-    assert has_signal(tokens._replace(episode=jnp.array([0, 0, 1, 2])))[:2].all()
-    assert not has_signal(tokens).any()
+    np.testing.assert_array_equal(has_signal(tokens._replace(episode=padded([0, 0, 1, 2], 3)))[:4], [1, 1, 0, 0])
+    np.testing.assert_array_equal(has_signal(tokens)[:4], [0, 0, 0, 0])
 
 
 def test_foreign_episodes_belong_to_their_group():
     tokens = groups([0.0, 1.0], [0.0, 0.0])
-    assert has_signal(tokens._replace(group=jnp.array([0, -1, 1, -2])))[:2].all()
+    np.testing.assert_array_equal(has_signal(tokens._replace(group=padded([0, -1, 1, -2], 3)))[:4], [1, 1, 0, 0])
 
 
 def test_dynamic_sampling_moves_no_state_without_signal_and_leaves_the_others():
@@ -235,13 +240,14 @@ def test_dynamic_resampling_is_the_mean_over_the_kept_tokens():
     tokens = groups([1.0, 0.0, 0.0], [0.0, 0.0], [1.0, 1.0, 1.0])
     scores = DynamicResampling()(None, tokens, None, plain_push(tokens, (1, 1))).score
     plain = np.asarray(plain_push(tokens, (1, 1)).score)
-    np.testing.assert_allclose(jnp.sum(tokens.weight * scores), plain[:3].mean(), rtol=1e-12)
+    np.testing.assert_allclose(np.sum(tokens.weight * scores), plain[:3].mean(), rtol=1e-12)
 
 
 def test_a_batch_without_signal_stands_still():
     tokens = groups([1.0, 1.0], [0.0, 0.0])
     for part in (DynamicSampling(), DynamicResampling()):
-        np.testing.assert_array_equal(part(None, tokens, None, plain_push(tokens, (1, 1))).score, 0.0)
+        push = part(None, tokens, None, plain_push(tokens, (1, 1)))
+        np.testing.assert_array_equal(tokens.weight * push.score, 0.0)
 
 
 @pytest.mark.parametrize("part", [DynamicSampling(), DynamicResampling()], **named)
@@ -257,19 +263,18 @@ def test_a_penalty_pulls_dropped_groups_only_if_it_comes_after_the_gate(part):
 
 def test_the_kept_share_of_a_state_keeps_that_share_of_its_field():
     """Two groups that start in one state, one of them without signal."""
-    tokens = groups([1.0, 0.0, 0.0], [1.0])._replace(episode=jnp.arange(4))
-    tokens = tokens._replace(group=jnp.array([0, 0, 1, 1]), reward=jnp.array([1.0, 0.0, 1.0, 1.0]))
+    tokens = groups([1.0, 0.0], [1.0, 1.0])
     push = plain_push(tokens, (1, 2))._replace(field=jnp.array([[2.0, -2.0]]))
     np.testing.assert_allclose(DynamicSampling()(None, tokens, None, push).field, [[1.0, -1.0]], rtol=1e-15)
 
 
 @pytest.mark.parametrize(("entropy", "stays"), [(0.5, [1, 0, 0]), (0.65, [1, 1, 1]), (0.8, [0, 0, 1])])
 def test_entrocraft_drops_the_sign_that_leads_out_of_the_band(entropy, stays):
-    tokens = some_tokens(np.random.default_rng(0), 3)._replace(
-        advantage=jnp.array([-1.0, 0.0, 1.0]), entropy=jnp.full(3, entropy), weight=jnp.full(3, 1 / 3)
+    tokens = some_tokens(np.random.default_rng(0))._replace(
+        advantage=padded([-1.0, 0.0, 1.0]), entropy=jnp.full(24, entropy), weight=padded(np.full(3, 1 / 3))
     )
     push = Entrocraft(0.6, 0.7)(None, tokens, None, plain_push(tokens, (1, 1)))
-    np.testing.assert_array_equal(1.0 - push.selected, stays)
+    np.testing.assert_array_equal(1.0 - push.selected[:3], stays)
 
 
 @pytest.mark.parametrize("part", [ClipV(), ClipVReleased()], **named)
@@ -287,7 +292,7 @@ def test_the_exact_score_of_a_log_is_refused(part):
         (lambda: ClipB(-1.0), "low is -1.0; wanted a finite number ≥ 0"),
         (lambda: ClipV(high=float("nan")), "high is nan; wanted a finite number ≥ 0"),
         (lambda: ClipBReleased(-1.0), "low is -1.0; wanted a finite number ≥ 0"),
-        (lambda: ClipVReleased(fraction=2.0), "fraction is 2.0; wanted a fraction in .*, not per cent"),
+        (lambda: ClipVReleased(fraction=2.0), "fraction is 2.0; wanted a fraction in"),
         (lambda: Entrocraft(0.7, 0.6), "low is 0.7, high is 0.6; wanted low ≤ high"),
     ],
 )

@@ -24,9 +24,8 @@ from softmaxdyn.interventions import (
 )
 from softmaxdyn.interventions.gates import centred_entropy_score, entropy_score
 from softmaxdyn.interventions.reweighting import damping, unclipped_loss
-from softmaxdyn.policy import softmax
 from softmaxdyn.tokens import Tokens, plain_push
-from tests.faces import NOW, OLD, direction, population, standard_errors_apart
+from tests.faces import NOW, OLD, direction, population, softmax, standard_errors_apart
 
 REWEIGHTINGS = [
     Steer(),
@@ -77,6 +76,13 @@ def some_tokens(rng, count=24, spread=0.5):
         group=jnp.asarray(np.where(rng.uniform(size=count) < 0.25, -1 - group, group), jnp.int32),
         position=jnp.asarray(number),
     )
+
+
+@jax.jit
+def effects(policy, bandit):
+    """(exact, STEER's) first-order effect of each token of the population, per unit of −η w."""
+    tokens = population(policy, policy, bandit)
+    return centred_entropy_score(tokens, policy, ""), -entropy_score(tokens) * jnp.expm1(tokens.log_prob)
 
 
 def score_of(part, tokens, key=None, policy=None):
@@ -263,32 +269,26 @@ def test_tokens_that_ppo_clips_keep_their_weight_in_steer():
     np.testing.assert_array_equal(score_of(Steer(), tokens)[clipped], plain_push(tokens, (1, 1)).score[clipped])
 
 
-@pytest.mark.parametrize("actions", [3, 7, 10, 41])
+@pytest.mark.parametrize("actions", [3, 10])
 def test_steer_knows_no_effect_at_a_uniform_policy(actions):
     """Where every Ω is rounding, none is the largest."""
     policy = softmax(jnp.full((1, actions), 0.7))
     tokens = population(policy, policy, Bandit(np.arange(actions) / actions))
-    plain = plain_push(tokens, (1, actions)).score
     for part in (Steer(), SteerExact(), SteerReleased()):
-        np.testing.assert_allclose(score_of(part, tokens, policy=policy), plain, rtol=1e-13, atol=1e-16)
+        score = jax.jit(score_of)(part, tokens, policy=policy)
+        np.testing.assert_allclose(score, tokens.advantage, rtol=1e-13, atol=1e-16)
 
 
 @given(logits=st.lists(st.floats(-20.0, 20.0), min_size=2, max_size=2))
 def test_the_exact_effect_is_twice_steers_at_two_actions(logits):
-    policy = softmax(jnp.array([logits]))
-    tokens = population(policy, policy, Bandit([1.0, 0.0]))
-    exact = centred_entropy_score(tokens, policy, "")
-    held = -entropy_score(tokens) * jnp.expm1(tokens.log_prob)
+    exact, held = effects(softmax(jnp.array([logits])), Bandit([1.0, 0.0]))
     np.testing.assert_allclose(exact, 2.0 * held, rtol=1e-9, atol=4e-16)  # log π + H is known to an ulp of log 2
 
 
 def test_the_exact_effect_of_a_rare_action_is_many_times_steers():
     """π = (.97, 30 × .001): by holding the other logits, STEER misses almost all of a rare action's effect."""
-    policy = softmax(jnp.log(jnp.array([[0.97] + 30 * [0.001]])))
-    tokens = population(policy, policy, Bandit(np.eye(31)[0]))
-    exact = centred_entropy_score(tokens, policy, "")[1]
-    held = -(entropy_score(tokens) * jnp.expm1(tokens.log_prob))[1]
-    np.testing.assert_allclose(exact / held, 30.0, rtol=0.05)
+    exact, held = effects(softmax(jnp.log(jnp.array([[0.97] + 30 * [0.001]]))), Bandit(np.eye(31)[0]))
+    np.testing.assert_allclose(exact[1] / held[1], 30.0, rtol=0.05)
 
 
 def test_the_exact_score_is_the_first_order_effect_of_one_token():
@@ -337,9 +337,9 @@ def test_equal_tokens_of_the_population_share_the_choice_evenly():
 
 
 def test_luffy_lifts_a_rare_foreign_action_most_at_probability_gamma():
-    x = jnp.array([1e-6, 0.05, 0.1, 0.2, 1.0])
-    tokens = some_tokens(np.random.default_rng(0), 5)._replace(
-        log_prob=jnp.log(x), old_log_prob=jnp.zeros(5), advantage=jnp.ones(5), group=jnp.full(5, -1)
+    x = jnp.tile(jnp.array([1e-6, 0.05, 0.1, 0.2]), 6)
+    tokens = some_tokens(np.random.default_rng(0))._replace(
+        log_prob=jnp.log(x), old_log_prob=jnp.zeros(24), advantage=jnp.ones(24), group=jnp.full(24, -1)
     )
     score = score_of(LUFFY(0.1), tokens)
     np.testing.assert_allclose(score, 0.1 * x / (x + 0.1) ** 2, rtol=1e-12)
@@ -356,9 +356,10 @@ def test_luffy_meets_the_foreign_tokens_of_off_policy():
     np.testing.assert_allclose(trace.selected, 0.25, rtol=1e-12)
 
 
-def test_the_largest_size_has_weight_lambda_and_an_empty_batch_has_weight_1():
-    tokens = some_tokens(np.random.default_rng(0), 4)._replace(weight=jnp.zeros(4))
-    np.testing.assert_array_equal(damping(jnp.arange(4.0), tokens, 0.5), jnp.ones(4))
+def test_the_largest_size_is_damped_by_lambda_and_an_empty_batch_not_at_all():
+    tokens = some_tokens(np.random.default_rng(0))
+    np.testing.assert_array_equal(damping(jnp.arange(24.0), tokens._replace(weight=jnp.zeros(24)), 0.5), jnp.ones(24))
+    assert damping(jnp.arange(24.0), tokens._replace(weight=jnp.ones(24)), 0.5)[23] == 0.5
 
 
 @pytest.mark.parametrize("part", [SteerExact()], **named)
@@ -377,10 +378,10 @@ def test_the_exact_score_of_a_log_is_refused(part):
         (lambda: SteerReleasedLinear(1.2, 0.8), "smallest is 1.2, largest is 0.8; wanted smallest ≤ largest"),
         (lambda: PositiveReweighting(-0.1), "factor is -0.1; wanted a finite number ≥ 0"),
         (lambda: EntropyAwareAdvantage(bound=1.0), "bound is 1.0; wanted a finite number > 1"),
-        (lambda: Stare(fraction=10.0), "fraction is 10.0; wanted a fraction in .*, not per cent"),
+        (lambda: Stare(fraction=10.0), "fraction is 10.0; wanted a fraction in"),
         (lambda: Stare(amplify=0.9), "amplify is 0.9; wanted a finite number ≥ 1"),
         (lambda: Stare(attenuate=1.1), r"attenuate is 1.1; wanted a finite number in \[0, 1\]"),
-        (lambda: REPO("x"), "coefficient is 'x'; wanted a number"),
+        (lambda: REPO(float("inf")), "coefficient is inf; wanted a finite number"),
         (lambda: LUFFY(0.0), "shape is 0.0; wanted a finite number > 0"),
     ],
 )

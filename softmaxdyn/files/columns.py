@@ -31,7 +31,8 @@ def csv_fields(text: str, columns: Mapping[str, str]) -> tuple[Fields, str]:
     if roles:
         raise InputError(
             f"has a column for {', '.join(roles)}, but neither action and reward (one row a pair) "
-            "nor n and correct (one row a prompt); name the missing one, as in columns={'correct': 'passed'}"
+            "nor n and correct (one row a prompt); name the missing one: "
+            "columns={'correct': 'passed'} (--column correct=passed)"
         )
     return _matrix(table)
 
@@ -104,7 +105,7 @@ def _rewards(
     if ("reward" in roles) == bool(pooled) or len(pooled) == 1:
         raise InputError(
             f"has an action and {' and '.join(sorted(pooled | (roles.keys() & {'reward'}))) or 'no reward'}; wanted "
-            "a reward, or successes and trials: name them, as in columns={'successes': 'clicks', 'trials': 'shown'}"
+            "a reward, or successes and trials: columns={'reward': 'score'} (--column reward=score)"
         )
     if pooled:
         return _ratio(

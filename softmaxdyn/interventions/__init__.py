@@ -1,6 +1,29 @@
 """Interventions change the scores of tokens or add a field over the whole table. One file a family."""
 
+from softmaxdyn.interventions.clips import (
+    CEGPPO,
+    CISPO,
+    GMPO,
+    GSPO,
+    SAPO,
+    ClipHigher,
+    DualClip,
+    LogRatioLimit,
+    NoRatio,
+    PPOClip,
+)
 from softmaxdyn.interventions.controllers import EntroPIC, EntroPICReleased, ProRL, Scheduled, TargetEntropy
+from softmaxdyn.interventions.covariance import (
+    AtRandom,
+    ClipCov,
+    ClipCovQuantile,
+    ClipCovReleased,
+    ClipCovTop,
+    KLCov,
+    KLCovTrueKL,
+    PerMicroBatch,
+    RandomTokens,
+)
 from softmaxdyn.interventions.fields import (
     AbsPenalty,
     AbsPlusPenalty,
@@ -27,7 +50,7 @@ from softmaxdyn.interventions.gates import (
     Entrocraft,
     ForkTokens,
 )
-from softmaxdyn.interventions.protocol import Intervention
+from softmaxdyn.interventions.protocol import Intervention, Selection
 from softmaxdyn.interventions.reweighting import (
     LUFFY,
     REPO,
@@ -42,15 +65,27 @@ from softmaxdyn.interventions.reweighting import (
 )
 
 __all__ = [
+    "CEGPPO",
+    "CISPO",
+    "GMPO",
+    "GSPO",
     "LUFFY",
     "REPO",
+    "SAPO",
     "AbsPenalty",
     "AbsPlusPenalty",
     "AdaptiveKL",
+    "AtRandom",
     "ClipB",
     "ClipBReleased",
+    "ClipCov",
+    "ClipCovQuantile",
+    "ClipCovReleased",
+    "ClipCovTop",
+    "ClipHigher",
     "ClipV",
     "ClipVReleased",
+    "DualClip",
     "DynamicResampling",
     "DynamicSampling",
     "EntroPIC",
@@ -66,14 +101,22 @@ __all__ = [
     "K3Penalty",
     "K3PenaltyReleased",
     "K3PlusPenalty",
+    "KLCov",
+    "KLCovTrueKL",
     "LogBarrier",
+    "LogRatioLimit",
+    "NoRatio",
+    "PPOClip",
+    "PerMicroBatch",
     "PositiveReweighting",
     "ProRL",
     "REPORescaled",
+    "RandomTokens",
     "ReferenceKL",
     "ReferencePenalty",
     "RewardKL",
     "Scheduled",
+    "Selection",
     "Stare",
     "Steer",
     "SteerExact",

@@ -209,7 +209,7 @@ class GMPO(Clip):
 
     Ā is the mean advantage of the episode; tokens are to weigh the same within it (SequenceMeanTokenMean).
 
-    source  Zhao et al. 2025 (arXiv:2507.20673), bounds of log r ∓0.4; "geo_mean" in verl; a token of A = 0 has log r = 0
+    source  Zhao et al. 2025 (arXiv:2507.20673), log r within ±0.4; "geo_mean" in verl; log r = 0 where A = 0
     """
 
     low: Number = 0.4  # nats

@@ -1,7 +1,7 @@
 """Selections by covariance: Clip-Cov and KL-Cov of Cui et al. 2025 (arXiv:2505.22617), as printed and as released.
 
-The covariance score is C_i = (log π_i − mean log π)(A_i − mean A) under the current policy. Its means, the ranks and the
-counts are those of the whole batch; the releases take them per micro-batch (`PerMicroBatch`). All scores are 0 at a
+The covariance score is C_i = (log π_i − mean log π)(A_i − mean A) under the current policy. Its means, the ranks and
+the counts are those of the whole batch; the releases take them per micro-batch (`PerMicroBatch`). All scores are 0 at a
 uniform policy, and scale with A: the bounds (1, 5) suit advantages of unit variance, `ClipCovQuantile` any.
 """
 
@@ -109,8 +109,8 @@ class ClipCov(Selection):
 class ClipCovReleased(ClipCov):
     """ClipCov as released: low < C < high (open), PPO clip inside, tokens that it clips are no candidates.
 
-    The clip has verl's bounds; the authors' scripts set both to 1 (only r > 2 is cut then). `selected` counts the choice
-    alone, like the released "clipfrac".
+    The clip has verl's bounds; the authors' scripts set both to 1 (only r > 2 is cut then). `selected` counts the
+    choice alone, like the released "clipfrac".
     """
 
     clip_low: Number = 0.2
@@ -145,7 +145,7 @@ class ClipCovTop(ClipCov):
 
 @config
 class ClipCovQuantile(Selection):
-    """ClipCov with bounds that suit advantages of any scale: the candidates are the top tokens by C less the topmost."""
+    """ClipCov with bounds for advantages of any scale: the candidates are the top tokens by C less the topmost."""
 
     fraction: Number = 2e-3  # of the tokens, at least one
     top: Number = 2e-2  # of the tokens, by score
@@ -240,21 +240,28 @@ class PerMicroBatch(Intervention):
             raise InputError(
                 "PerMicroBatch splits a sample; the population of Exact() has no micro-batches: use Sampled"
             )
-        part = tokens.episode // (jnp.max(tokens.episode) // self.parts + 1)
-
-        def alone(number: Int[Array, ""], key: Key[Array, ""]) -> Push:
-            weight = jnp.where(part == number, tokens.weight, 0.0)
-            before = push._replace(field=jnp.zeros_like(push.field))
-            after = self.intervention(key, tokens._replace(weight=weight), policy, before)
-            return after._replace(selected=touched(before, after))
-
-        each = jax.vmap(alone)(jnp.arange(self.parts), jax.random.split(key, self.parts))
-        own = (part, jnp.arange(part.shape[0]))
-        return Push(each.score[own], push.field + jnp.sum(each.field, 0), each.selected[own])
+        return in_parts(self.intervention, self.parts, key, tokens, policy, push)
 
     def next(self, tokens: Tokens, policy: Policy) -> Self:
         """With the intervention's next."""
         return replace(self, intervention=self.intervention.next(tokens, policy))
+
+
+def in_parts(
+    intervention: Any, parts: int, key: Key[Array, ""], tokens: Tokens, policy: Policy | None, push: Push
+) -> Push:
+    """The push after an intervention that sees each part of the episodes alone: the rest weigh 0, as padding does."""
+    part = tokens.episode // (jnp.max(tokens.episode) // parts + 1)
+
+    def alone(number: Int[Array, ""], key: Key[Array, ""]) -> Push:
+        seen = tokens._replace(weight=jnp.where(part == number, tokens.weight, 0.0))
+        before = push._replace(field=jnp.zeros_like(push.field))
+        after = intervention(key, seen, policy, before)
+        return after._replace(selected=touched(before, after))
+
+    each = jax.vmap(alone)(jnp.arange(parts), jax.random.split(key, parts))
+    own = (part, jnp.arange(part.shape[0]))
+    return Push(each.score[own], push.field + jnp.sum(each.field, 0), each.selected[own])
 
 
 def batch_score(key: Key[Array, ""] | None, tokens: Tokens) -> Float[Array, " N"]:

@@ -73,7 +73,7 @@ def starting_reference(reference: Any, logits: Float[Array, "S A"]) -> Any:
     """`reference` as logits [S, A], those of the start if None. Raises InputError for another shape or mask."""
     if reference is None:
         return jnp.asarray(logits)
-    table = jnp.asarray(reference, logits.dtype).reshape((-1, logits.shape[-1]))
+    table = jnp.atleast_2d(jnp.asarray(reference, logits.dtype))
     if table.shape != logits.shape:
         raise InputError(f"reference has shape {np.shape(reference)}; wanted logits of shape {tuple(logits.shape)}")
     if concrete(table) and concrete(logits) and np.any(np.isneginf(table) & ~np.isneginf(np.asarray(logits))):
@@ -198,18 +198,19 @@ class K3Penalty(ReferencePenalty):
 
 @config
 class K3PenaltyReleased(ReferencePenalty):
-    """k3 with |x| cut at 20 and the value at 10, where the slope is 0 ("low_var_kl").
+    """k3 with |x| cut at 20 and the value at 10, where the slope is 0 ("low_var_kl"); as written, with its rounding.
 
     source  verl 0.9.1, kl_penalty
     trap    beyond x = −2.61 (π_ref 13.6 times π) or x = 11 nothing pulls a token back: those that drifted the most
     """
 
     def value(self, x: Float[Array, "..."]) -> Float[Array, "..."]:
-        return jnp.minimum(exp_minus_linear(jnp.clip(-x, -20.0, 20.0)), 10.0)
+        u = jnp.clip(-x, -20.0, 20.0)
+        return jnp.minimum(jnp.exp(u) - u - 1.0, 10.0)
 
     def slope(self, x: Float[Array, "..."]) -> Float[Array, "..."]:
         u = jnp.clip(-x, -20.0, 20.0)
-        return jnp.where((jnp.abs(x) <= 20.0) & (exp_minus_linear(u) <= 10.0), -jnp.expm1(u), 0.0)
+        return jnp.where((jnp.abs(x) <= 20.0) & (jnp.exp(u) - u - 1.0 <= 10.0), 1.0 - jnp.exp(u), 0.0)
 
 
 @config
@@ -270,6 +271,7 @@ class AdaptiveKL(Referring):
     below target/1.5, and stays within a factor 1e10 of 1.
 
     source  Schulman et al. 2017 (arXiv:1707.06347), section 4
+    trap    a plain gradient step overshoots where η d(s) β π(1−π) > 2, and then the doubling feeds on itself
     """
 
     coefficient: Number = 1.0  # β, reward per nat

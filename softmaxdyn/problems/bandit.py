@@ -83,7 +83,8 @@ def _table(rewards: Any) -> Any:
         raise InputError(f"rewards are of type {table.dtype}; wanted real numbers")
     if table.ndim not in (1, 2) or table.size == 0:
         raise InputError(f"rewards have shape {table.shape}; wanted [K] or [S, K] with at least one arm")
-    table = np.atleast_2d(table if table.dtype.kind == "f" else table.astype(float))
+    single = table.dtype.kind == "f" and table.dtype.itemsize <= 4
+    table = np.atleast_2d(table).astype(np.float32 if single else float, copy=False)
     if not np.isfinite(table).all():
         state, arm = np.argwhere(~np.isfinite(table))[0]
         raise InputError(f"the reward of context {state}, arm {arm} is {table[state, arm]}; wanted finite numbers")
@@ -96,7 +97,7 @@ def _table(rewards: Any) -> Any:
 
 def _weights(weights: Any, rewards: Any) -> Any:
     contexts = rewards.shape[0]
-    dtype = rewards.dtype if jnp.issubdtype(rewards.dtype, jnp.floating) else float
+    dtype = np.result_type(rewards.dtype, np.float32) if jnp.issubdtype(rewards.dtype, jnp.floating) else float
     if weights is None:
         return np.full(contexts, 1.0 / contexts, dtype)
     if isinstance(weights, jax.core.Tracer):
@@ -116,4 +117,4 @@ def _weights(weights: Any, rewards: Any) -> Any:
         raise InputError(f"the weight of context {odd} is {array[odd]:g}; wanted numbers in [0, 1e30]")
     if not array.any():
         raise InputError("all weights are 0; wanted one above 0")
-    return array
+    return array if hasattr(weights, "dtype") else array.astype(dtype)

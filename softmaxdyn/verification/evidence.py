@@ -31,6 +31,7 @@ class Predictions(NamedTuple):
     place of A; `binary_reward_entropy` is that of the policy after natural PG on the reward `correct`.
     """
 
+    entropy: Any
     entropy_change: Any
     remainder: Any
     remainder_bound: Any
@@ -46,6 +47,12 @@ class Predictions(NamedTuple):
     natural_entropy_rate: Any
     binary_reward_entropy: Any
 
+    def first(self, count: int) -> Predictions:
+        """Those of the first cases."""
+        halved = {"lemma_1", "theorem_1", "theorem_1_raw", "theorem_2"}
+        fields = self._asdict().items()
+        return Predictions(*(x[:, :count] if name in halved else x[:count] for name, x in fields))
+
 
 class Derivatives(NamedTuple):
     """By automatic differentiation, in float64: ∂J/∂z, ∂H/∂z [n, K]; d²H/dt² along v and dH/dτ along r at τ [n]."""
@@ -57,14 +64,17 @@ class Derivatives(NamedTuple):
 
 
 class Evidence(NamedTuple):
-    """A block, what the package says about it, and the second roads: autodiff, and arithmetic with more digits."""
+    """A block, what the package says about it, and the second roads: autodiff, and arithmetic with more digits.
+
+    The fixed counterexamples have no `run`, `derivatives` and `path`.
+    """
 
     block: Block
     said: Predictions
-    run: Trace
-    derivatives: Derivatives
+    run: Any
+    derivatives: Any
     policy: wide.Wide
-    path: wide.Path
+    path: Any
 
 
 def gather(block: Block) -> Evidence:
@@ -89,6 +99,7 @@ def predict(block: Block) -> Predictions:
     right, wrong = (entropy(jnp.where(group, z, -jnp.inf)) for group in (block.correct, ~block.correct))
     exact = decompose(softmax(z), block.delta)
     return Predictions(
+        entropy=entropy(z),
         entropy_change=exact.entropy_change,
         remainder=exact.remainder,
         remainder_bound=theory.remainder_bound(z, block.delta),

@@ -7,6 +7,8 @@ used. Arrays are [n, K]; a logit of −∞ masks its action.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -86,44 +88,54 @@ def oscillation(policy: Wide, values: Array) -> Array:
 
 
 def straight_path(logits: Array, delta: Array) -> Path:
-    """ΔH = ∫₀¹ −Cov_{π_t}(log π_t, δ) dt and R = ∫₀¹ (1 − t) H''(t) dt over π_t = softmax(z + tδ), by Gauss's rule.
+    """ΔH = ∫₀¹ −Cov_{π_t}(log π_t, δ) dt and R = ∫₀¹ (1 − t) H''(t) dt over π_t = softmax(z + tδ), with their sizes."""
 
-    Z(t) = Σ π e^{tδ} has no zero within π/osc(δ) of the real line, so n nodes leave an error of (h + √(h² + 1))⁻²ⁿ with
-    h = 2π/osc; n is taken for the precision of the dtype.
+    def rates(t: Any, logits: Array, delta: Array) -> Array:
+        policy = softmax(logits)
+        y = spread(policy, delta)
+        x, size = spread(policy, policy.x) + y, policy.prob * (1 + np.abs(policy.x) + y) * y
+        slope, curvature = _slope_and_curvature(policy, delta)
+        parts = slope, (1 - t) * curvature, (size * x).sum(-1), (1 - t) * (size * (1 + x) * y).sum(-1)
+        return np.stack(parts)
+
+    return Path(*_integral(rates, logits, delta))
+
+
+def entropy_change(logits: Array, delta: Array) -> Array:
+    """ΔH alone, by the same integral."""
+    return _integral(lambda t, z, d: _slope_and_curvature(softmax(z), d)[0][None], logits, delta)[0]
+
+
+def _slope_and_curvature(policy: Wide, delta: Array) -> tuple[Array, Array]:
+    d = centred(policy, delta)
+    pd = policy.prob * d
+    return -(pd * policy.u).sum(-1), -(pd * d * (1 + policy.u)).sum(-1)
+
+
+def _integral(rates: Callable[[Any, Array, Array], Array], logits: Array, delta: Array) -> Array:
+    """∫₀¹ rates(t, z + tδ, δ) dt [parts, n] by Gauss's rule.
+
+    Z(t) = Σ π e^{tδ} has no zero within π/osc(δ) of the real line, so that m nodes leave an error of
+    (h + √(h² + 1))⁻²ᵐ with h = 2π/osc; m is taken for the precision of the dtype, with a node to spare.
     """
     start = softmax(logits)
-    osc, delta = oscillation(start, delta), relative(start, delta)
+    delta = relative(start, delta)
     logits = np.where(start.prob > 0, start.x, -np.inf)  # so that adding tδ costs |x| ulp, not |z| ulp
-    result = Path(*(np.zeros(len(logits), logits.dtype) for _ in Path._fields))
-    for low, high in ((-1.0, 1.0), (1.0, 5.0), (5.0, math.inf)):
-        rows = (osc > low) & (osc <= high)
-        if rows.any():
-            parts = _integrate(logits[rows], delta[rows], max(1.0, float(osc[rows].max())))
-            for total, part in zip(result, parts, strict=True):
-                total[rows] = part
+    osc, parts = delta.max(-1) - delta.min(-1), []
+    for low, high in pairwise((-1.0, 1 / 16, 1.0, 5.0, math.inf)):
+        rows = np.flatnonzero((osc > low) & (osc <= high))
+        z, d = logits[rows], delta[rows]
+        nodes = gauss_legendre(_node_count(max(1 / 16, osc[rows].max(initial=0)), logits.dtype), logits.dtype)
+        parts.append((rows, sum(weight * rates(t, z + t * d, d) for t, weight in zip(*nodes, strict=True))))
+    result = np.zeros((len(parts[0][1]), len(logits)), logits.dtype)
+    for rows, part in parts:
+        result[:, rows] = part
     return result
 
 
-def _integrate(logits: Array, delta: Array, osc: float) -> Path:
-    h = 0.8 * 2 * math.pi / osc
-    eps = float(np.finfo(logits.dtype).eps)
-    count = math.ceil(-math.log(eps) / (2 * math.log(h + math.hypot(h, 1)))) + 2
-    totals = [np.zeros(len(logits), logits.dtype) for _ in Path._fields]
-    for t, weight in zip(*gauss_legendre(count, logits.dtype), strict=True):
-        factors = (weight, weight * (1 - t), weight, weight * (1 - t))
-        for total, factor, part in zip(totals, factors, _rates(logits + t * delta, delta), strict=True):
-            total += factor * part
-    return Path(*totals)
-
-
-def _rates(logits: Array, delta: Array) -> Path:
-    policy = softmax(logits)
-    p, u, d = policy.prob, policy.u, centred(policy, delta)
-    y = spread(policy, delta)
-    size = p * (1 + np.abs(policy.x) + y) * y
-    x = spread(policy, policy.x) + y
-    slope, curvature = -(p * u * d).sum(-1), -(p * (1 + u) * d * d).sum(-1)
-    return Path(slope, curvature, (size * x).sum(-1), (size * (1 + x) * y).sum(-1))
+def _node_count(osc: float, dtype: Any) -> int:
+    h = 0.8 * 2 * math.pi / float(osc)
+    return 1 + math.ceil(-math.log(np.finfo(dtype).eps) / (2 * math.asinh(h)))
 
 
 def gauss_legendre(count: int, dtype: Any) -> tuple[Array, Array]:

@@ -1,0 +1,31 @@
+"""What the README says is what the code does."""
+
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+TEXT = (ROOT / "README.md").read_text()
+SPEC = importlib.util.spec_from_file_location("readme", ROOT / "experiments" / "readme.py")
+readme = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(readme)
+EXAMPLES = [(found[2], found[3]) for found in readme.EXAMPLE.finditer(TEXT)]
+
+
+@pytest.mark.parametrize(("code", "output"), EXAMPLES)
+def test_every_example_prints_what_stands_under_it(code, output):
+    assert readme.printed(code) == output
+
+
+def test_the_first_screen_holds_an_example_of_ten_lines():
+    code = EXAMPLES[0][0].strip().splitlines()
+    assert len([line for line in code if line.strip()]) <= 10
+
+
+def test_every_local_link_leads_somewhere():
+    targets = re.findall(r"\]\(([^)#]+)\)", TEXT)
+    assert targets
+    missing = [t for t in targets if not t.startswith("http") and not (ROOT / t).exists()]
+    assert missing == []
