@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
 from softmaxdyn.policy import Policy, centred, exp_minus_linear, relative_to, softmax
@@ -31,19 +32,21 @@ class Change(NamedTuple):
     kl: Float[Array, "..."]
 
 
-def entropy_change(logits: Float[Array, "..."], delta: Float[Array, "..."], axis: int = -1) -> Float[Array, "..."]:
+def entropy_change(
+    logits: Float[ArrayLike, "..."], delta: Float[ArrayLike, "..."], axis: int = -1
+) -> Float[Array, "..."]:
     """H(softmax(z + δ)) − H(softmax(z)), exact: no subtraction of entropies.
 
     units   nats, one number a state
     error   see `decompose`
     source  T1; Lemma 1 of Cui et al. 2025 (arXiv:2505.22617) is its linear part
     """
-    return decompose(softmax(logits, axis), delta, axis).entropy_change
+    return decompose(softmax(logits, axis), jnp.asarray(delta), axis).entropy_change
 
 
-def remainder(logits: Float[Array, "..."], delta: Float[Array, "..."], axis: int = -1) -> Float[Array, "..."]:
+def remainder(logits: Float[ArrayLike, "..."], delta: Float[ArrayLike, "..."], axis: int = -1) -> Float[Array, "..."]:
     """ΔH + Cov_π(log π, δ): what Lemma 1 leaves out, of second order in δ, to full relative accuracy (T2)."""
-    return decompose(softmax(logits, axis), delta, axis).remainder
+    return decompose(softmax(logits, axis), jnp.asarray(delta), axis).remainder
 
 
 @partial(jax.jit, static_argnames="axis", inline=True)  # eagerly, each call would compile its cond anew

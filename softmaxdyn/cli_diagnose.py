@@ -204,7 +204,10 @@ def _print_tail(found: Diagnosis) -> None:
     }
     _table(columns)
     if tail.effects:
-        click.echo("\nFirst-order −ΔH of the same tokens, w = (π/π_old) A: net share / gross share")
+        click.echo(
+            "\nFirst-order −ΔH of the same tokens, w = (π/π_old) A, S = π (log π + H): net share / gross share\n"
+            "  own logit alone: exact for that logit, without S̄; others held: STEER's estimate"
+        )
         shares = {name: zip(*both, strict=True) for name, both in tail.effects.items()}
         forms = {EFFECTS[name]: [f"{_number(a)} / {_number(b)}" for a, b in both] for name, both in shares.items()}
         _table({"top": columns["top"], **forms})

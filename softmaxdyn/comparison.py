@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, Key
 
 from softmaxdyn.algorithms import Algorithm
 from softmaxdyn.configs import config, with_dtype
-from softmaxdyn.errors import check_integer
+from softmaxdyn.errors import InputError, check_integer
 from softmaxdyn.estimators import Exact
 from softmaxdyn.interventions import Intervention
 from softmaxdyn.policy import Policy, centred, softmax
@@ -35,7 +35,9 @@ class Shuffled(Intervention):
 
     parts: tuple[Any, ...]
 
-    def __call__(self, key: Key[Array, ""] | None, tokens: Tokens, policy: Policy, push: Push) -> Push:
+    def __call__(self, key: Key[Array, ""] | None, tokens: Tokens, policy: Policy | None, push: Push) -> Push:
+        if key is None:
+            raise InputError("Shuffled draws; it has no exact face: use Sampled")
         keys = jax.random.split(key, len(self.parts) + 1)
         after = push
         for part, part_key in zip(self.parts, keys[1:], strict=True):
@@ -88,7 +90,8 @@ def paths(
     keys = jnp.stack([jax.random.key(0)]) if keys is None else keys
     problem, algorithm = with_dtype(problem, start.dtype), algorithm.start(start)
     seen, selected = jax.vmap(run, (None, None, None, 0, None))(problem, algorithm, start, keys, each)
-    return Paths(np.arange(points + 1.0) * each, *(np.asarray(x) for x in seen), np.asarray(selected))
+    value, entropy, inside = (np.asarray(x) for x in seen)
+    return Paths(np.arange(points + 1.0) * each, value, entropy, inside, np.asarray(selected))
 
 
 @partial(jax.jit, static_argnames=("points", "inner_steps"))
@@ -192,7 +195,7 @@ class Card(NamedTuple):
     paths: dict[str, Paths]
 
 
-def compare(
+def report_card(
     problem: Problem,
     own: tuple[str, Algorithm],
     against: Mapping[str, Algorithm],
@@ -213,7 +216,7 @@ def compare(
     plain = dataclasses.replace(algorithm, interventions=())
     mine, base = (expected_step(problem, part, start, inner_steps) for part in (algorithm, plain))
     speed = float(jnp.linalg.norm(mine) / jnp.linalg.norm(base))
-    faster = dataclasses.replace(plain.update, step_size=plain.update.step_size * speed)
+    faster: Any = dataclasses.replace(plain.update, step_size=plain.update.step_size * speed)  # type: ignore[type-var]
     runs = {name: algorithm, "speed-matched": dataclasses.replace(plain, update=faster)}
     if algorithm.interventions and algorithm.estimator.draws:
         runs["shuffled"] = dataclasses.replace(algorithm, interventions=(Shuffled(algorithm.interventions),))
@@ -295,7 +298,7 @@ def _sensitivity(algorithm: Algorithm, before: Paths, follow: Any) -> Any:
         if np.ndim(leaf) == 0 and isinstance(leaf, float) and leaf > 0.0:
             for factor in (0.5, 2.0):
                 values = [value * factor if i == place else value for i, (_, value) in enumerate(leaves)]
-                varied = dataclasses.replace(algorithm, interventions=structure.unflatten(values))
+                varied = dataclasses.replace(algorithm, interventions=jax.tree_util.tree_unflatten(structure, values))
                 after = follow(varied)
                 change = (interval((b - a)[:, -1]) for a, b in zip(before[1:3], after[1:3], strict=True))
                 yield (jax.tree_util.keystr(path[1:]).lstrip("."), factor, *change)

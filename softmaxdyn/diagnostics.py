@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from softmaxdyn.errors import InputError, check_integer
-from softmaxdyn.interventions.covariance import ClipCov, ClipCovReleased, KLCov
+from softmaxdyn.interventions.covariance import ClipCov, KLCov
 from softmaxdyn.interventions.protocol import Intervention
 from softmaxdyn.interventions.reweighting import Steer, SteerReleased, SteerReleasedLinear
 from softmaxdyn.tokens import Tokens, plain_push
@@ -162,7 +162,12 @@ def log_ratio(log: Log) -> Float[Array, " N"]:
 
 def covariance_score(log: Log) -> Float[Array, " N"]:
     """C_i = (log π_i − mean log π)(A_i − mean A): equation 10 of Cui et al. 2025 (arXiv:2505.22617)."""
-    return (log.log_prob - log.log_prob.mean()) * (log.advantage - log.advantage.mean())
+    return _centred(log.log_prob) * _centred(log.advantage)
+
+
+def _centred(values: Float[Array, " N"]) -> Float[Array, " N"]:
+    """Less their mean; 0, not rounding, where all are equal."""
+    return np.zeros_like(values) if values.min() == values.max() else values - values.mean()
 
 
 def entropy_effects(log: Log) -> dict[str, Float[Array, " N"]]:
@@ -233,9 +238,9 @@ def _top_sums(values: Float[Array, " N"], counts: Int[Array, " F"]) -> Float[Arr
 
 def _permuted(log: Log, counts: Array, rank: Array, permutations: int, seed: int) -> list[tuple[Array, ...]]:
     """(mean, gross share, highest, lowest) for each of the permutations of the advantages."""
-    surprise, advantage = log.log_prob - log.log_prob.mean(), log.advantage - log.advantage.mean()
+    surprise, advantage = _centred(log.log_prob), _centred(log.advantage)
     random = np.random.default_rng(seed)
-    found = []
+    found: list[tuple[Array, ...]] = []
     for _ in range(check_integer("permutations", permutations, 1)):
         score = np.sort(surprise * random.permutation(advantage))[::-1]
         gross = top_shares(score, counts)[1]
@@ -309,7 +314,7 @@ def touches(
             raise InputError(f"{name} needs the entropy of each token; the log has no column entropy")
         if type(method) is KLCov:
             found[name] = chosen_by_kl_cov(method, ranked)
-        elif type(method) in (ClipCov, ClipCovReleased):
+        elif isinstance(method, ClipCov) and type(method).choose is ClipCov.choose:
             found[f"{name} {CANDIDATES}"], found[name] = chosen_by_clip_cov(method, tokens, seed)
         else:
             found[name] = touch(tokens, method, seed)
@@ -375,8 +380,7 @@ def divergences(log: Log) -> dict[str, Estimate]:
 
     All but k2 are unbiased when the tokens were drawn from π_old. k3 ≥ 0 always; k1 may be negative.
     """
-    d = log_ratio(log)
-    excess = np.expm1(d)
+    d, excess = log.log_prob - log.old_log_prob, np.expm1(log_ratio(log))
     with np.errstate(over="ignore"):
         squared = np.minimum(excess * excess, np.finfo(float).max)
     forms = {"k1": -d, "k2": 0.5 * d * d, "k3": np.maximum(excess - d, 0.0), "chi2": squared}

@@ -37,7 +37,7 @@ def ranked_covariance(tail: Tail, ax: Axes) -> Axes:
     }
     for number, (name, (size, permuted)) in enumerate(sides.items()):
         low, high = _positive(permuted.min(0)), _positive(permuted.max(0))
-        shade = {"color": COLOURS[number], "alpha": 0.25, "linewidth": 0}
+        shade: dict[str, Any] = {"color": COLOURS[number], "alpha": 0.25, "linewidth": 0}
         ax.fill_between(share, low, high, label="A permuted, range", **shade)
         ax.plot(share, _positive(size), color=COLOURS[number], linestyle=DASHES[number], linewidth=1.2, label=name)
     if tail.highest.any():

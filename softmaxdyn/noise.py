@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import comb
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
@@ -127,7 +128,7 @@ def _advantages(
         best_baseline=constant(best_baseline(policy, value)[state]),
         values=constant(state_value(policy, value)[state])[:, None],
     )
-    advantage = np.asarray(estimator.advantage(outcomes), float).reshape(groups, n)
+    advantage = np.asarray(jax.jit(lambda o: estimator.advantage(o))(outcomes), float).reshape(groups, n)
     sums = np.zeros(counts.shape)
     np.add.at(sums, (np.arange(groups)[:, None], level), advantage)
     return sums / np.maximum(counts, 1)

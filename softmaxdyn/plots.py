@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from softmaxdyn.comparison import Card
 from softmaxdyn.errors import InputError, check_choice
 from softmaxdyn.results import visit_mean, whole_file
 from softmaxdyn.simulation import Trace
@@ -105,6 +106,36 @@ def dynamics(traces: Mapping[str, Trace], predictions: Mapping[str, str] = THEOR
             remainder(trace, error, name=name, style=style)
         return_against_entropy(traces, path)
         _one_legend(figure, change, error, path)
+    return figure
+
+
+def comparison(card: Card) -> Figure:
+    """Three panels, 7 in wide: J and H over the steps, and the H–J path; means over the runs, the method first."""
+    import matplotlib
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context(_STYLE):
+        figure = Figure(figsize=(7.0, 2.5 + 0.12 * len(card.paths)), layout="constrained")
+        FigureCanvasAgg(figure)
+        panels = figure.subplots(1, 3)
+        for style, (name, run) in enumerate(card.paths.items()):
+            line = {"color": COLOURS[style % len(COLOURS)], "linestyle": DASHES[style % len(DASHES)]}
+            line |= {"linewidth": 2.0 if style == 0 else 1.1, "zorder": 3 if style == 0 else 2}
+            value, entropy = run.expected_return.mean(0), run.entropy.mean(0)
+            panels[0].plot(run.step, value, label=name, **line)
+            panels[1].plot(run.step, entropy, **line)
+            panels[2].plot(entropy, value, **line)
+        labels = [
+            ("step", "expected return, J"),
+            ("step", "entropy, H (nats)"),
+            ("entropy, H (nats)", "expected return, J"),
+        ]
+        for ax, (x, y) in zip(panels, labels, strict=True):
+            ax.set_xlabel(x)
+            ax.set_ylabel(y)
+            ax.tick_params(which="both", labelsize=_STYLE["font.size"])
+        figure.legend(loc="outside upper center", ncols=4)
     return figure
 
 

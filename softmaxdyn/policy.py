@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int, Key
 
 
@@ -28,7 +29,7 @@ class Policy(NamedTuple):
     mode: Bool[Array, "..."]
 
 
-def softmax(logits: Float[Array, "..."], axis: int = -1) -> Policy:
+def softmax(logits: Float[ArrayLike, "..."], axis: int = -1) -> Policy:
     """The policy of `logits`: with i the mode, x = z − z_i, s = Σ_{a≠i} eˣ: π = eˣ/(1+s), H = log1p(s) − E x."""
     logits = jnp.asarray(logits)
     mode = is_mode(logits, axis)
@@ -59,7 +60,7 @@ def relative_to(mode: Bool[Array, "..."], values: Float[Array, "..."], axis: int
     return values - jnp.sum(jnp.where(mode, values, 0.0), axis, keepdims=True)
 
 
-def centred(policy: Policy, values: Float[Array, "..."], axis: int = -1) -> Float[Array, "..."]:
+def centred(policy: Policy, values: Float[ArrayLike, "..."], axis: int = -1) -> Float[Array, "..."]:
     """values − E_π values, without loss near a deterministic policy; 0 for masked actions."""
     x = jnp.where(policy.log_prob > -jnp.inf, values, 0.0)
     x = relative_to(policy.mode, x, axis)
@@ -72,18 +73,18 @@ def floored_prob(policy: Policy) -> Float[Array, "..."]:
     return jnp.where(policy.log_prob > -jnp.inf, jnp.maximum(policy.prob, floor), 0.0)
 
 
-def log_probs(logits: Float[Array, "..."], axis: int = -1) -> Float[Array, "..."]:
+def log_probs(logits: Float[ArrayLike, "..."], axis: int = -1) -> Float[Array, "..."]:
     """log π = z − logsumexp(z), in nats; −∞ for a masked action. Relative accuracy also for log π → 0."""
     return softmax(logits, axis).log_prob
 
 
-def probs(logits: Float[Array, "..."], axis: int = -1) -> Float[Array, "..."]:
+def probs(logits: Float[ArrayLike, "..."], axis: int = -1) -> Float[Array, "..."]:
     """π = softmax(z); 0 for a masked action."""
     return softmax(logits, axis).prob
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(1,))
-def entropy(logits: Float[Array, "..."], axis: int = -1) -> Float[Array, "..."]:
+def entropy(logits: Float[ArrayLike, "..."], axis: int = -1) -> Float[Array, "..."]:
     """H = −Σ_a π_a log π_a = log1p(s) − E x, a sum of non-negative terms: never negative, never NaN.
 
     units     nats, one number a state
@@ -99,7 +100,9 @@ def _entropy_jvp(axis: int, primals: tuple, tangents: tuple) -> tuple:
     return policy.entropy, -jnp.sum(policy.prob * policy.centred_log_prob * tangents[0], axis)
 
 
-def kl_divergence(logits: Float[Array, "..."], other: Float[Array, "..."], axis: int = -1) -> Float[Array, "..."]:
+def kl_divergence(
+    logits: Float[ArrayLike, "..."], other: Float[ArrayLike, "..."], axis: int = -1
+) -> Float[Array, "..."]:
     """KL(π‖other) = Σ_a π_a (e^t − 1 − t), t = log other_a − log π_a: a sum of non-negative terms, in nats.
 
     Infinite where `other` masks an action that π takes. For two policies a small step apart, whose logits differ in
@@ -123,14 +126,14 @@ def exp_minus_linear(x: Float[Array, "..."]) -> Float[Array, "..."]:
     return jnp.where(small, 0.5 * y * y * series, jnp.expm1(jnp.where(small, 1.0, x)) - x)
 
 
-def sample(key: Key[Array, ""], logits: Float[Array, "*S A"], shape: tuple[int, ...] = ()) -> Int[Array, "..."]:
+def sample(key: Key[Array, ""], logits: Float[ArrayLike, "*S A"], shape: tuple[int, ...] = ()) -> Int[Array, "..."]:
     """Actions drawn from softmax(logits) by inverse CDF: an int32 array of shape `shape + S`; never a masked action.
 
     The resolution is that of the uniform draw: an action below 2⁻²³ (f32) or 2⁻⁵² (f64) may never come up.
     """
     cumulative = jnp.cumsum(probs(logits), -1)
     total = cumulative[..., -1]
-    u = jax.random.uniform(key, shape + total.shape, logits.dtype) * total
+    u = jax.random.uniform(key, shape + total.shape, total.dtype) * total
     index = jnp.sum(cumulative <= u[..., None], -1)
     last = jnp.sum(cumulative < total[..., None], -1)
     return jnp.minimum(index, last).astype(jnp.int32)

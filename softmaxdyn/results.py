@@ -6,7 +6,7 @@ import json
 import os
 import secrets
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -73,8 +73,19 @@ def save(trace: Trace, path: str | Path, attributes: Mapping[str, Any] | None = 
     The file appears whole or not at all; an older one of that name is replaced at the end. Raises OSError where `path`
     cannot be written.
     """
+    return _write(to_xarray(trace, attributes), path)
+
+
+def save_runs(traces: Sequence[Trace], path: str | Path, attributes: Mapping[str, Any] | None = None) -> Path:
+    """Writes runs that differ in their seed as one file, like `save`, with a dimension `seed` before the others."""
+    import xarray
+
+    runs = [to_xarray(trace, attributes) for trace in traces]
+    return _write(xarray.concat(runs, "seed", combine_attrs="override"), path)
+
+
+def _write(dataset: xarray.Dataset, path: str | Path) -> Path:
     path = Path(path)
-    dataset = to_xarray(trace, attributes)
     encoding = {name: _encoding(variable) for name, variable in dataset.variables.items()}
     with whole_file(path) as unfinished:
         dataset.to_netcdf(unfinished, engine="h5netcdf", format="NETCDF4", encoding=encoding)

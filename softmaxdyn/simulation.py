@@ -16,10 +16,11 @@ from softmaxdyn.algorithms import Algorithm
 from softmaxdyn.change import Change, decompose
 from softmaxdyn.configs import config, static, with_dtype
 from softmaxdyn.errors import InputError, check_integer, concrete
+from softmaxdyn.interventions.protocol import touched
 from softmaxdyn.policy import Policy, centred, softmax
 from softmaxdyn.problems import Problem
 from softmaxdyn.theory import remainder_bound
-from softmaxdyn.tokens import Tokens, gradient, plain_push, under
+from softmaxdyn.tokens import Tokens, gradient, plain_push, token_mean, under
 
 if TYPE_CHECKING:
     import xarray
@@ -197,14 +198,13 @@ def step(
     draw, keys = (None, None) if key is None else (jax.random.fold_in(key, 0), jax.random.split(key, inner_steps))
     tokens = algorithm.estimator(draw, problem, policy)
     inner_keys = keys if getattr(algorithm.estimator, "draws", True) else None
-    limit = _largest(policy.logits.dtype)
 
     def inner(carry: Any, inner_key: Any, first: Policy | None = None) -> tuple[Any, None]:
         delta, update, selected = carry
         now = softmax(policy.logits + delta) if first is None else first
-        push, touched = pushed(algorithm.interventions, inner_key, under(tokens, now), now)
+        push, shares = pushed(algorithm.interventions, inner_key, under(tokens, now), now)
         move, update = update(gradient(tokens, push, now), now, problem.visits(now.prob))
-        return (delta + jnp.clip(move, -limit, limit), update, selected + touched), None
+        return (delta + _bounded(move, now), update, selected + shares), None
 
     untouched = jnp.zeros(len(algorithm.interventions), policy.logits.dtype)
     carry = (jnp.zeros_like(policy.logits), algorithm.update, untouched)
@@ -221,15 +221,22 @@ def step(
     return delta, Algorithm(update, estimator, interventions), selected / inner_steps
 
 
+def _bounded(move: Float[Array, "S A"], policy: Policy) -> Float[Array, "S A"]:
+    """The step, finite. One so large that it would drown the logits is taken relative to the largest of its state."""
+    limit = _largest(move.dtype)
+    move = jnp.clip(move, -limit, limit)
+    top = jnp.max(jnp.where(policy.log_prob > -jnp.inf, move, -limit), -1, keepdims=True)
+    return jnp.where(top > 1e3, move - top, move)
+
+
 def pushed(interventions: tuple[Any, ...], key: Any, tokens: Tokens, policy: Policy) -> tuple[Any, Float[Array, " I"]]:
     """(the push after all interventions, share of the tokens that each of them touched)."""
-    push, touched = plain_push(tokens, policy.prob.shape), []
+    push, shares = plain_push(tokens, policy.prob.shape), []
     for number, intervention in enumerate(interventions):
         before = push._replace(selected=jnp.zeros_like(push.score))
         push = intervention(None if key is None else jax.random.fold_in(key, number), tokens, policy, before)
-        share = push.selected if push.selected is not before.selected else push.score != before.score
-        touched.append(jnp.sum(tokens.weight * share) / jnp.sum(tokens.weight))
-    return push, jnp.stack(touched) if touched else jnp.zeros(0, policy.prob.dtype)
+        shares.append(token_mean(tokens, touched(before, push)))
+    return push, jnp.stack(shares) if shares else jnp.zeros(0, policy.prob.dtype)
 
 
 def _record(
@@ -315,7 +322,8 @@ def _run(
     problem, algorithm = with_dtype(problem, logits.dtype), algorithm.start(logits)
     rows = int(np.clip(_BUFFER // (10 * problem.shape[0]), 1, 1024))
     parts = []
-    chunk = _compiled(logits.size, isinstance(logits, jax.core.Tracer))
+    traced = any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((problem, algorithm, logits, key)))
+    chunk = _compiled(logits.size, traced)
     for start in range(0, num_steps, rows * every):
         stop = min(start + rows * every, num_steps)
         logits, algorithm, buffer, final_return, final_entropy = chunk(

@@ -10,18 +10,19 @@ import math
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Int
 
 from softmaxdyn.policy import centred, softmax
 
 
-def covariance(logits: Float[Array, "..."], values: Float[Array, "..."], axis: int = -1) -> Float[Array, "..."]:
+def covariance(logits: Float[ArrayLike, "..."], values: Float[ArrayLike, "..."], axis: int = -1) -> Float[Array, "..."]:
     """Cov_{a∼π}(log π(a), values(a)), centred relative to the mode so that nothing cancels."""
     policy = softmax(logits, axis)
     return jnp.sum(policy.prob * policy.centred_log_prob * centred(policy, values, axis), axis)
 
 
-def lemma_1(logits: Float[Array, "..."], delta: Float[Array, "..."], axis: int = -1) -> Float[Array, "..."]:
+def lemma_1(logits: Float[ArrayLike, "..."], delta: Float[ArrayLike, "..."], axis: int = -1) -> Float[Array, "..."]:
     """ΔH ≈ −Cov_π(log π, δ) for any step δ of the logits.
 
     error   |ΔH − value| ≤ `remainder_bound`: second order in δ
@@ -31,7 +32,10 @@ def lemma_1(logits: Float[Array, "..."], delta: Float[Array, "..."], axis: int =
 
 
 def proposition_1(
-    logits: Float[Array, "..."], advantage: Float[Array, "..."], step_size: Float[Array, "..."] | float, axis: int = -1
+    logits: Float[ArrayLike, "..."],
+    advantage: Float[ArrayLike, "..."],
+    step_size: Float[ArrayLike, "..."] | float,
+    axis: int = -1,
 ) -> Float[Array, "..."]:
     """δ_a = η π_a (A_a − E_π A): the step of vanilla policy gradient on a bandit; `step_size` is η, one a state.
 
@@ -43,7 +47,10 @@ def proposition_1(
 
 
 def theorem_1(
-    logits: Float[Array, "..."], advantage: Float[Array, "..."], step_size: Float[Array, "..."] | float, axis: int = -1
+    logits: Float[ArrayLike, "..."],
+    advantage: Float[ArrayLike, "..."],
+    step_size: Float[ArrayLike, "..."] | float,
+    axis: int = -1,
 ) -> Float[Array, "..."]:
     """ΔH ≈ −η Cov_π(log π, π∘A): vanilla policy gradient, **for an advantage with E_π A = 0**.
 
@@ -55,7 +62,10 @@ def theorem_1(
 
 
 def theorem_2(
-    logits: Float[Array, "..."], advantage: Float[Array, "..."], step_size: Float[Array, "..."] | float, axis: int = -1
+    logits: Float[ArrayLike, "..."],
+    advantage: Float[ArrayLike, "..."],
+    step_size: Float[ArrayLike, "..."] | float,
+    axis: int = -1,
 ) -> Float[Array, "..."]:
     """ΔH ≈ −η Cov_π(log π, A): natural policy gradient, with any baseline in A.
 
@@ -65,7 +75,7 @@ def theorem_2(
 
 
 def sample_effect(
-    logits: Float[Array, "..."], weight: Float[Array, "..."] | float = 1.0, axis: int = -1
+    logits: Float[ArrayLike, "..."], weight: Float[ArrayLike, "..."] = 1.0, axis: int = -1
 ) -> Float[Array, "..."]:
     """−w (S_a − S̄) for every action a: the first-order ΔH when a is drawn and z moves by w (e_a − π).
 
@@ -79,7 +89,7 @@ def sample_effect(
 
 
 def single_logit_entropy(
-    logits: Float[Array, "*S A"], action: Int[Array, "*S"] | int, shift: Float[Array, "*S"] | float
+    logits: Float[ArrayLike, "*S A"], action: Int[ArrayLike, "*S"], shift: Float[ArrayLike, "*S"] | float
 ) -> Float[Array, "*S"]:
     """H after moving only z_a by x: log m + (H − p(eˣ − 1) log p − p eˣ x)/m, m = 1 + p(eˣ − 1), p = π_a.
 
@@ -94,7 +104,9 @@ def single_logit_entropy(
     return jnp.log1p(growth) + (policy.entropy - jnp.where(p > 0.0, moved, 0.0)) / (1.0 + growth)
 
 
-def second_order(logits: Float[Array, "..."], direction: Float[Array, "..."], axis: int = -1) -> Float[Array, "..."]:
+def second_order(
+    logits: Float[ArrayLike, "..."], direction: Float[ArrayLike, "..."], axis: int = -1
+) -> Float[Array, "..."]:
     """d²H/dt² of softmax(z + t v) at t = 0: −Var_π(v) − E_π[u (v − E v)²].
 
     source  T9; half of it is the leading part of the remainder of Lemma 1
@@ -104,7 +116,9 @@ def second_order(logits: Float[Array, "..."], direction: Float[Array, "..."], ax
     return -jnp.sum(policy.prob * (1.0 + policy.centred_log_prob) * square, axis)
 
 
-def remainder_bound(logits: Float[Array, "..."], delta: Float[Array, "..."], axis: int = -1) -> Float[Array, "..."]:
+def remainder_bound(
+    logits: Float[ArrayLike, "..."], delta: Float[ArrayLike, "..."], axis: int = -1
+) -> Float[Array, "..."]:
     """(1/8 + log(K−1)/(12√3)) · osc(δ)² ≥ |ΔH + Cov_π(log π, δ)|: for every policy and every step.
 
     K counts the unmasked actions of the state and osc is max − min over them. For K = 2 the constant, 1/8, cannot be
@@ -129,11 +143,11 @@ def remainder_bound(logits: Float[Array, "..."], delta: Float[Array, "..."], axi
     unmasked = logits > -jnp.inf
     count = jnp.sum(unmasked, axis)
     constant = 0.125 + jnp.log(jnp.maximum(count - 1, 1).astype(logits.dtype)) / (12.0 * math.sqrt(3.0))
-    return constant * _oscillation(unmasked, delta, axis) ** 2
+    return constant * _oscillation(unmasked, jnp.asarray(delta), axis) ** 2
 
 
 def certified_step_size(
-    logits: Float[Array, "..."], direction: Float[Array, "..."], axis: int = -1
+    logits: Float[ArrayLike, "..."], direction: Float[ArrayLike, "..."], axis: int = -1
 ) -> Float[Array, "..."]:
     """η* = |Cov_π(log π, v)| / (c osc(v)²): for 0 < η < η*, the sign of ΔH of the step ηv is that of Lemma 1.
 
@@ -146,14 +160,17 @@ def certified_step_size(
 
 
 def natural_path(
-    logits: Float[Array, "..."], rewards: Float[Array, "..."], time: Float[Array, "..."] | float
+    logits: Float[ArrayLike, "..."], rewards: Float[ArrayLike, "..."], time: Float[ArrayLike, "..."] | float
 ) -> Float[Array, "..."]:
     """z₀ + τ r: natural policy gradient on a bandit after steps that add up to τ = ηt; π ∝ π₀ e^{τr} (T13)."""
-    return logits + time * rewards
+    return jnp.asarray(logits) + jnp.asarray(time) * jnp.asarray(rewards)
 
 
 def natural_entropy_rate(
-    logits: Float[Array, "..."], rewards: Float[Array, "..."], time: Float[Array, "..."] | float, axis: int = -1
+    logits: Float[ArrayLike, "..."],
+    rewards: Float[ArrayLike, "..."],
+    time: Float[ArrayLike, "..."] | float,
+    axis: int = -1,
 ) -> Float[Array, "..."]:
     """dH/dτ on that path: −[Cov_{π_τ}(log π₀, r) + τ Var_{π_τ}(r)]; ≤ 0 from a uniform start (T14)."""
     policy = softmax(natural_path(logits, rewards, time), axis)
@@ -163,9 +180,9 @@ def natural_entropy_rate(
 
 
 def binary_reward_entropy(
-    success: Float[Array, "..."],
-    entropy_correct: Float[Array, "..."] | float,
-    entropy_wrong: Float[Array, "..."] | float,
+    success: Float[ArrayLike, "..."],
+    entropy_correct: Float[ArrayLike, "..."] | float,
+    entropy_wrong: Float[ArrayLike, "..."] | float,
 ) -> Float[Array, "..."]:
     """H(p) = h₂(p) + p H₊ + (1−p) H₋ for success probability p and the entropies inside the two answer sets.
 
@@ -175,9 +192,9 @@ def binary_reward_entropy(
     return binary + success * entropy_correct + (1.0 - success) * entropy_wrong
 
 
-def _per_state(value: Float[Array, "..."] | float, axis: int) -> Float[Array, "..."]:
-    value = jnp.asarray(value)
-    return jnp.expand_dims(value, axis) if value.ndim else value
+def _per_state(value: Float[ArrayLike, "..."], axis: int) -> Float[Array, "..."]:
+    number = jnp.asarray(value)
+    return jnp.expand_dims(number, axis) if number.ndim else number
 
 
 def _oscillation(unmasked: Array, delta: Float[Array, "..."], axis: int) -> Float[Array, "..."]:

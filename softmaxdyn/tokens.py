@@ -113,5 +113,5 @@ def top_share(values: Float[Array, " N"], tokens: Tokens, fraction: Any, populat
 
 
 def mix(share: Float[Array, " N"], chosen: Float[Array, " N"], other: Float[Array, " N"]) -> Float[Array, " N"]:
-    """other + share (chosen − other): a token of the population may be chosen in part. Equal to the bit where they are."""
+    """other + share (chosen − other): a token of the population may be chosen in part."""
     return jnp.where(share >= 1.0, chosen, other + share * (chosen - other))

@@ -19,14 +19,16 @@ from softmaxdyn.policy import Policy, centred, exp_minus_linear, floored_prob
 class Update(Protocol):
     """`init` fills in what depends on the start; a call returns the step and the update for the next call."""
 
-    step_size: Number
+    @property
+    def step_size(self) -> Number:
+        """η: what the theorems' predictions are multiplied with."""
 
-    def init(self, logits: Float[Array, "S A"]) -> Self:
+    def init(self, logits: Float[Array, "S A"]) -> Update:
         """The update with its state at the start of a run."""
 
     def __call__(
         self, gradient: Float[Array, "S A"], policy: Policy, visits: Float[Array, " S"]
-    ) -> tuple[Float[Array, "S A"], Self]:
+    ) -> tuple[Float[Array, "S A"], Update]:
         """(δ, update): `gradient` is ∂J/∂z or its estimate, `visits` d(s) under `policy`."""
 
 

@@ -121,7 +121,7 @@ def hard_logits(family, actions, rng, dtype="float64"):
         "random": 2.0 * noise,
         "near-uniform": 10.0 ** rng.uniform(-9.0, -2.0) * noise,
         "gap 40": noise - 40.0 * (order > 0),
-        "gap 700": -deep * np.where(order > 0, rng.uniform(0.1, 0.95, actions), 0.0),
+        "gap 700": noise - deep * np.where(order > 0, rng.uniform(0.1, 0.95, actions), 0.0),
         "two peaks": noise - deep * np.where(order > 1, rng.uniform(0.1, 0.95, actions), 0.0),
         "masked": np.where(order > actions // 2, -np.inf, 2.0 * noise),
     }[family].astype(dtype)

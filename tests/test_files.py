@@ -214,6 +214,20 @@ def test_a_role_may_be_taken_from_any_column_and_others_are_ignored(tmp_path):
     assert setting.note == "log.csv: 1 contexts × 2 arms; contexts x; arms 0, 1"
 
 
+def test_a_role_that_is_named_goes_before_a_column_of_that_name(tmp_path):
+    path = write(tmp_path, "log.csv", "action,reward,won,trials\nx,9,1,2\ny,7,2,4\ny,5,4,4\n")
+    pooled = read_setting(path, columns={"successes": "won"})
+    assert np.array_equal(pooled.problem.rewards, [[1 / 2, 6 / 8]])
+    path.write_text(path.read_text().replace("y,5", "z,5"))
+    assert np.array_equal(read_setting(path, columns={"reward": "reward"}).problem.rewards, [[9.0, 7.0, 5.0]])
+
+
+def test_a_blank_mask_allows_and_a_pair_without_a_reward_keeps_no_mass(tmp_path):
+    path = write(tmp_path, "a.csv", "action,reward,probability,mask\nx,1,.2,\ny,0,.3,1\nz,,.4,\nw,1,.1,0\n")
+    setting = read_setting(path)
+    assert np.allclose(softmax(setting.logits), [[0.4, 0.6, 0.0, 0.0]], rtol=16 * EPS, atol=0.0)
+
+
 # Probabilities as people print them
 
 

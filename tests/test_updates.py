@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from softmaxdyn import Algorithm, Bandit, InputError, NaturalPG, VanillaPG
+from softmaxdyn import Algorithm, Bandit, NaturalPG, VanillaPG
 from softmaxdyn.policy import centred, probs, softmax
 from softmaxdyn.simulation import step
 from softmaxdyn.theory import proposition_1
@@ -14,6 +14,7 @@ from tests.compiled import compiled
 from tests.oracles import moves
 
 EPS = np.finfo(float).eps
+LEAST_WEIGHT = np.finfo(float).tiny ** 0.8  # 1e-246: what a token weighs at least, so that its advantage is not lost
 REWARDS = np.array([[0.3, 1.0, -0.5], [0.0, 0.2, 0.9]])
 WEIGHTS = np.array([0.25, 0.75])
 LOGITS = jnp.array([[0.5, -1.0, 0.2], [2.0, 0.0, -0.3]])
@@ -26,8 +27,8 @@ def test_the_step_of_vanilla_pg_is_proposition_1_with_the_step_size_of_each_cont
     logits = jnp.stack([first[0], second[0]])
     expected = fast_proposition_1(logits, jnp.asarray(REWARDS), 0.7 * VISITS)
     found = outer_step(Bandit(REWARDS, WEIGHTS), VanillaPG(0.7), logits)
-    scale = jnp.max(abs(expected), -1, keepdims=True)  # the step of a state is a difference of its terms
-    assert jnp.allclose(found, expected, rtol=16 * EPS, atol=0.0) or (abs(found - expected) <= 16 * EPS * scale).all()
+    scale = jnp.max(abs(expected), -1, keepdims=True)  # each entry is a difference of terms of this size
+    assert (abs(found - expected) <= 16 * EPS * scale + 2 * LEAST_WEIGHT).all()
 
 
 fast_proposition_1 = compiled(proposition_1)
@@ -44,11 +45,10 @@ fast_centred = compiled(lambda logits: centred(softmax(logits), jnp.asarray(REWA
 
 
 @pytest.mark.parametrize("update", [VanillaPG(0.7), NaturalPG(0.7)])
-def test_a_common_reward_moves_nothing(update):
-    for baseline in (0.0, 4.0):  # a power of two, so that adding it to the rewards is nearly exact
-        problem = Bandit(np.array([[0.25, 1.0, -0.5], [0.0, 0.5, 0.75]]) + baseline, WEIGHTS)
-        first = outer_step(problem, update, LOGITS) if baseline == 0.0 else first
-        assert jnp.allclose(outer_step(problem, update, LOGITS), first, rtol=0.0, atol=16 * EPS)
+def test_a_common_reward_changes_nothing(update):
+    binary = np.array([[0.25, 1.0, -0.5], [0.0, 0.5, 0.75]])  # so that adding 4 is exact
+    plain, raised = (outer_step(Bandit(binary + b, WEIGHTS), update, LOGITS) for b in (0.0, 4.0))
+    assert jnp.array_equal(plain, raised)
 
 
 @pytest.mark.parametrize("update", [VanillaPG(0.7), NaturalPG(0.7)])
@@ -81,22 +81,6 @@ def test_natural_pg_takes_any_push_through_the_inverse_of_the_fisher_matrix():
 def test_natural_pg_keeps_the_advantage_of_an_action_too_rare_to_be_a_number():
     delta = outer_step(Bandit([[1.0, 0.0, 0.5]]), NaturalPG(1.0), jnp.array([[0.0, -1e4, -800.0]]))
     assert jnp.allclose(delta, jnp.array([[0.0, -1.0, -0.5]]), rtol=0.0, atol=1e-14)
-
-
-@pytest.mark.parametrize("update", [VanillaPG, NaturalPG])
-@pytest.mark.parametrize(
-    ("step_size", "message"),
-    [
-        (-1.0, r"^step_size is -1.0; wanted a finite number ≥ 0$"),
-        (np.nan, r"^step_size is nan; wanted a finite number ≥ 0$"),
-        (np.inf, r"^step_size is inf; wanted a finite number ≥ 0$"),
-        ("0.1", r"^step_size is '0.1'; wanted a number$"),
-        (None, r"^step_size is None; wanted a number$"),
-    ],
-)
-def test_a_step_size_that_cannot_be_is_refused(update, step_size, message):
-    with pytest.raises(InputError, match=message):
-        update(step_size)
 
 
 def test_a_step_size_may_be_traced():

@@ -69,7 +69,7 @@ def _pool(
     inside = spread * np.random.default_rng(check_integer("seed", seed, 0)).standard_normal((len(n), actions))
     right, wrong = passed + smoothing, n - passed + smoothing
     with np.errstate(divide="ignore"):
-        share = np.log(np.stack([right, wrong], 1)) - np.log(right + wrong)[:, None]
+        share = np.log(np.stack([right, wrong], 1))
     parts = _log_softmax(inside[:, :correct]), _log_softmax(inside[:, correct:])
     logits = np.concatenate([share[:, :1] + parts[0], share[:, 1:] + parts[1]], 1)
     rewards = np.broadcast_to((np.arange(actions) < correct).astype(float), logits.shape)

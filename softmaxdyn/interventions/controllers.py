@@ -18,11 +18,19 @@ from softmaxdyn.policy import Policy
 from softmaxdyn.tokens import Push, Tokens, ratio, token_mean
 
 
+def check_ends(first: Any, last: Any) -> None:
+    """Raises InputError unless both are interventions of one class that does not move its own numbers."""
+    if type(first) is not type(last) or not isinstance(first, Intervention):
+        raise InputError(f"Scheduled goes from {first!r} to {last!r}; wanted two interventions of one class")
+    if type(first).next is not Intervention.next:
+        raise InputError(f"Scheduled cannot move {type(first).__name__}, which moves its own numbers")
+
+
 @config
 class Scheduled(Intervention):
     """One intervention whose numbers move in a line from `first` to `last` over `steps` outer steps, then stay.
 
-    `Scheduled(EntropyBonus(1e-2), EntropyBonus(0.0), steps=100)`. Both must be of one class, not a controller.
+    `Scheduled(EntropyBonus(1e-2), EntropyBonus(0.0), steps=100.0)`; both of one class that is no controller itself.
     """
 
     first: Any
@@ -30,24 +38,12 @@ class Scheduled(Intervention):
     steps: Number = 100.0
     count: Number = 0.0  # outer steps done
 
+    scope = property(lambda self: self.first.scope)  # type: ignore[assignment]
+    kind = property(lambda self: self.first.kind)  # type: ignore[assignment]
+
     def __post_init__(self) -> None:
-        if type(self.first) is not type(self.last) or not isinstance(self.first, Intervention):
-            raise InputError(
-                f"Scheduled goes from {self.first!r} to {self.last!r}; wanted two interventions of one class"
-            )
-        if type(self.first).next is not Intervention.next:
-            raise InputError(f"Scheduled cannot move {type(self.first).__name__}, which moves its own numbers")
+        check_ends(self.first, self.last)
         check_number("steps", self.steps, 0.0, open_low=True)
-
-    @property
-    def scope(self) -> str:  # type: ignore[override]
-        """That of the intervention."""
-        return self.first.scope
-
-    @property
-    def kind(self) -> str:  # type: ignore[override]
-        """That of the intervention."""
-        return self.first.kind
 
     def init(self, logits: Float[Array, "S A"]) -> Self:
         """Starts both ends."""
@@ -69,8 +65,7 @@ class Scheduled(Intervention):
 @config
 class TargetEntropy(Intervention):
     """Entropy bonus whose α goes up by `gain` after a step that ends with mean entropy H < `target`, else down by it.
-
-    α stays in [least, most], and acts only while H < target.
+    α stays in [least, most] and acts only while H < target.
 
     source  Skywork-OR1 (arXiv:2505.22312), gain 0.005 in the report; its scripts: gain=1e-4, least=0, most=0.005
     """
@@ -95,7 +90,6 @@ class TargetEntropy(Intervention):
         return EntropyBonus(jnp.where(on, self.coefficient, 0.0))(key, tokens, policy, push)
 
     def next(self, tokens: Tokens, policy: Policy) -> Self:
-        """With α one gain up or down."""
         below = token_mean(tokens, tokens.entropy) < self.target
         moved = self.coefficient + jnp.where(below, self.gain, -self.gain)
         return dataclasses.replace(self, coefficient=jnp.clip(moved, self.least, self.most))

@@ -18,7 +18,7 @@ from softmaxdyn.configs import Number, config
 from softmaxdyn.errors import InputError, check_number, concrete
 from softmaxdyn.interventions.protocol import Intervention
 from softmaxdyn.policy import Policy, centred, exp_minus_linear, kl_divergence, log_probs, probs
-from softmaxdyn.tokens import Push, Tokens, ratio, state_mass
+from softmaxdyn.tokens import Push, Tokens, ratio, state_mass, token_mean
 
 
 def add_rows(push: Push, tokens: Tokens, rows: Float[Array, "S A"]) -> Push:
@@ -291,9 +291,7 @@ class AdaptiveKL(Referring):
         return add_rows(push, tokens, self.coefficient * jnp.where(moved, probs(old) - policy.prob, 0.0))
 
     def next(self, tokens: Tokens, policy: Policy) -> Self:
-        mass = state_mass(tokens, policy.entropy.shape[0])
-        kl = jnp.sum(mass * kl_divergence(self.referred(), policy.logits)) / jnp.sum(mass)
+        kl = token_mean(tokens, kl_divergence(self.referred(), policy.logits)[tokens.state])
         factor = jnp.where(kl > 1.5 * self.target, 2.0, jnp.where(kl < self.target / 1.5, 0.5, 1.0))
-        least, most = jnp.minimum(self.coefficient, 1e-10), jnp.maximum(self.coefficient, 1e10)
-        moved = jnp.clip(self.coefficient * factor, least, most)
-        return dataclasses.replace(self, coefficient=moved, reference=policy.logits)
+        bounds = jnp.minimum(self.coefficient, 1e-10), jnp.maximum(self.coefficient, 1e10)
+        return dataclasses.replace(self, coefficient=jnp.clip(self.coefficient * factor, *bounds), reference=policy.logits)

@@ -12,14 +12,18 @@ from softmaxdyn.errors import check_integer
 from softmaxdyn.verification.cases import Block, draw
 from softmaxdyn.verification.checks import ONE_STEP
 from softmaxdyn.verification.closed_forms import NATURAL
-from softmaxdyn.verification.counterexamples import FIXED, RANDOM, fixed_evidence
+from softmaxdyn.verification.counterexamples import FIXED, FIXED_WIDTH, RANDOM, fixed_evidence
 from softmaxdyn.verification.evidence import Evidence, gather
 from softmaxdyn.verification.verdicts import Verdict, judge
 
-__all__ = ["Verdict", "verify"]
+__all__ = ["FEWEST", "NUM_VERDICTS", "Verdict", "verify"]
 
 FEWEST = 1000
 """Cases below which an order cannot be told from its scatter."""
+
+DTYPES = ("float64", "float32")
+
+NUM_VERDICTS = len(DTYPES) * len(ONE_STEP + NATURAL + FIXED + RANDOM)
 
 
 def verify(seed: int = 0, cases: int = 20_000, report: Callable[[Verdict], None] | None = None) -> list[Verdict]:
@@ -38,12 +42,12 @@ def verify(seed: int = 0, cases: int = 20_000, report: Callable[[Verdict], None]
 
 def _verdicts(seed: int, cases: int) -> Iterator[Verdict]:
     with ThreadPoolExecutor(2) as pool:
-        for dtype in ("float64", "float32"):
+        for dtype in DTYPES:
             blocks = draw(seed, cases, dtype)
             evidence = list(pool.map(_gather, blocks))
-            fixed = _fixed(blocks[1])
+            fixed = _fixed(next(block for block in blocks if block.logits.shape[1] >= FIXED_WIDTH))
             for group, seen in ((ONE_STEP + NATURAL, evidence), (FIXED, [fixed]), (RANDOM, [*evidence, fixed])):
-                yield from pool.map(lambda check, seen=seen: judge(check, seen, dtype), group)
+                yield from pool.map(lambda check, seen=seen, dtype=dtype: judge(check, seen, dtype), group)
 
 
 def _gather(block: Block) -> Evidence:
@@ -60,6 +64,4 @@ def _double_precision() -> AbstractContextManager[None]:
     """float64 for this thread, whatever JAX is set to."""
     if hasattr(jax, "enable_x64"):
         return jax.enable_x64(True)
-    from jax.experimental import enable_x64  # before JAX 0.8
-
-    return enable_x64(True)
+    return jax.experimental.enable_x64(True)  # type: ignore[attr-defined] # before JAX 0.8

@@ -8,7 +8,7 @@ import numpy as np
 
 from softmaxdyn.verification import wide
 
-Array = np.ndarray[Any, Any]
+Array = np.ndarray
 
 SHARES = {10: 0.75, 100: 0.225, 1000: 0.025}
 """Width of a table, and its share of the cases."""
@@ -117,12 +117,12 @@ def _policies(rng: np.random.Generator, first: Array, sizes: Array, deepest: flo
     return _mixed(
         rng,
         normal * rng.choice([0.1, 1.0, 3.0], (len(first), 1)),
-        1e-8 * normal,
+        normal * 1e-8,
         np.zeros(first.shape),
         normal + 40 * first,
         np.where(first, 0, rng.uniform(deepest, 0, first.shape)),
         rng.integers(0, 3, first.shape).astype(float),
-        np.log(p * (sizes - 1) / (1 - p)) * first,
+        np.where(first, np.log(p * (sizes - 1) / (1 - p)), 0),
     )
 
 
@@ -130,7 +130,9 @@ def _directions(rng: np.random.Generator, logits: Array, first: Array, reward: A
     """One family a row, scaled to size 1: normal, one logit up, one logit down, π∘A, A, all alike."""
     policy = wide.softmax(logits)
     normal, pushed = rng.standard_normal(first.shape), policy.prob * wide.centred(policy, reward)
-    direction = _mixed(rng, normal, normal, first * 1.0, first * -1.0, pushed, reward, np.ones(first.shape))
+    direction = _mixed(
+        rng, normal, normal, np.where(first, 1.0, 0.0), np.where(first, -1.0, 0.0), pushed, reward, np.ones(first.shape)
+    )
     direction = np.where(policy.prob > 0, direction, 0)
     return direction / np.abs(direction).max(-1, keepdims=True)
 

@@ -7,7 +7,6 @@ In the sizes of terms, x = z − z_mode: an error of ½ ulp in it is one of |x| 
 
 from __future__ import annotations
 
-
 import numpy as np
 
 from softmaxdyn.verification import wide
@@ -187,7 +186,9 @@ ONE_STEP = (
         0.98,
         1.02,
     ),
-    Check("T6", "Theorem 2 (natural PG) is right to first order for any reward", _order_of_theorem_2, "order", 1.98, 2.02),
+    Check(
+        "T6", "Theorem 2 (natural PG) is right to first order for any reward", _order_of_theorem_2, "order", 1.98, 2.02
+    ),
     Check("T7", "a sampled action a changes H by −w (S_a − S̄), to first order", _effect_of_a_sample),
     Check("T8", "the closed form of H after one logit has moved", _one_logit),
     Check("T9", "d²H/dt² = −Var(v) − E[u (v − E v)²] along v", _curvature),
@@ -202,4 +203,3 @@ ONE_STEP = (
     ),
 )
 """T1 … T11."""
-

@@ -19,7 +19,10 @@ SIGNS = ((0.504, 0.063, 0.063, 0.370), (1.0, 1.0, 1.0, 0.0))
 RARE = ((0.97, *30 * (0.001,)), (0.0, 1.0, *29 * (0.0,)))
 
 FIXED_CASES = (SECOND, MODE, SIGNS, SIGNS, RARE)
-"""(π, r). Row 0 and 4 take the step of a sampled action 1, rows 1 and 2 that of PG, row 3 that of natural PG."""
+"""(π, r). Rows 0 and 4 take the step of a sampled action 1, rows 1 and 2 that of PG, row 3 that of natural PG."""
+
+FIXED_WIDTH = max(len(pi) for pi, _ in FIXED_CASES)
+"""The least width of a table that holds them."""
 
 
 def fixed_evidence(like: Block) -> Evidence:
@@ -66,7 +69,7 @@ def _raw_rewards(e: Evidence) -> Sample:
 
 
 def _other_logits_frozen(e: Evidence) -> Sample:
-    """The exact effect of an action of probability q, one of n equals beside one other, against the factor × estimate."""
+    """The exact effect of an action of probability q, one of n equals beside one other, against factor × estimate."""
     policy, rows = e.policy, np.arange(len(e.block.action))
     unmasked, x = policy.prob > 0, policy.x
     equal = unmasked & (x == x[rows, e.block.action][:, None])
@@ -85,9 +88,19 @@ def _exponent_of_sum(e: Evidence) -> Sample:
     """What −a exp(H + b) lacks of R = −a exp(H) + b, over b, for policies without entropy, where R = b − a."""
     spent = e.said.entropy < 1e-6
     entropy, a, b = e.said.entropy[spent], 1 + e.block.time[spent], 0.1 + np.abs(e.block.shift[spent])
-    law, printed = -a * np.exp(entropy) + b, -a * np.exp(entropy + b)
-    right = np.abs(law - (b - a)) <= 1e-5 * (a + b)
-    return Sample(np.where(right, (law - printed) / b, 0), int(spent.sum()))
+    right = np.abs(return_law(entropy, a, b) - (b - a)) <= 1e-5 * (a + b)
+    gap = return_law(entropy, a, b) - printed_law(entropy, a, b)
+    return Sample(np.where(right, gap / b, 0), int(spent.sum()))
+
+
+def return_law(entropy: Array, a: Array, b: Array) -> Array:
+    """R = −a exp(H) + b."""
+    return -a * np.exp(entropy) + b
+
+
+def printed_law(entropy: Array, a: Array, b: Array) -> Array:
+    """The misprint: −a exp(H + b)."""
+    return -a * np.exp(entropy + b)
 
 
 FIXED = (
@@ -98,7 +111,16 @@ FIXED = (
 
 RANDOM = (
     Check("C3", "Theorem 1 with A + b in place of A is off by −η b S̄, at first order", _raw_rewards),
-    Check("C4", "−w (1 − π_a) S_a (other logits frozen) is off by 2 at K = 2, by 30 for 30 × .001", _other_logits_frozen),
-    Check("C5", "the law is R = −a exp(H) + b; −a exp(H + b) misses R(0) = b − a", _exponent_of_sum, "gap / b", 1.0, np.inf),
+    Check(
+        "C4", "−w (1 − π_a) S_a (other logits frozen) is off by 2 at K = 2, by 30 for 30 × .001", _other_logits_frozen
+    ),
+    Check(
+        "C5",
+        "the law is R = −a exp(H) + b; −a exp(H + b) misses R(0) = b − a",
+        _exponent_of_sum,
+        "gap / b",
+        1.0,
+        np.inf,
+    ),
 )
 """Judged on all cases, random and fixed."""

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jaxtyping import Array
 
 from softmaxdyn import theory
 from softmaxdyn.algorithms import Algorithm
@@ -127,11 +127,11 @@ def differentiate(block: Block) -> Derivatives:
     z, time = block.logits, block.time
     unmasked = z > -jnp.inf
 
-    def along(direction: Array) -> Any:
+    def along(direction: Any) -> Any:
         v = jnp.where(unmasked, direction, 0.0)
         return lambda t: plain_entropy(z + t[:, None] * v)
 
-    def rate(direction: Array) -> Any:
+    def rate(direction: Any) -> Any:
         return lambda t: jax.jvp(along(direction), (t,), (jnp.ones_like(t),))[1]
 
     start = jnp.zeros_like(time)
@@ -149,7 +149,7 @@ def plain_entropy(logits: Array) -> Array:
     return jnp.log1p(s) - jnp.sum(e * x, -1) / (1.0 + s)
 
 
-def plain_return(logits: Array, reward: Array) -> Array:
+def plain_return(logits: Array, reward: Any) -> Array:
     """Σ π r − (r of the mode)."""
     _, e, s = _relative(logits)
     mode = jax.nn.one_hot(jnp.argmax(logits, -1), logits.shape[-1], dtype=bool)

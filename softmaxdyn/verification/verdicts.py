@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from softmaxdyn.verification.evidence import Evidence
 
-Array = np.ndarray[Any, Any]
+Array = np.ndarray
 
 ERROR = "error / tolerance"
 
@@ -33,7 +33,7 @@ class Check(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What a check found: `worst` is the number that lies farthest out of its range [low, high], or nearest to an end."""
+    """What a check found: `worst` is the number that lies farthest out of [low, high], or nearest to an end."""
 
     label: str
     statement: str

@@ -15,7 +15,7 @@ import numpy as np
 
 WIDE = {"float64": np.longdouble, "float32": np.float64}
 
-Array = np.ndarray[Any, Any]
+Array = np.ndarray
 
 
 class Wide(NamedTuple):
@@ -125,7 +125,7 @@ def _integral(rates: Callable[[Any, Array, Array], Array], logits: Array, delta:
     for low, high in pairwise((-1.0, 1 / 16, 1.0, 5.0, math.inf)):
         rows = np.flatnonzero((osc > low) & (osc <= high))
         z, d = logits[rows], delta[rows]
-        nodes = gauss_legendre(_node_count(max(1 / 16, osc[rows].max(initial=0)), logits.dtype), logits.dtype)
+        nodes = gauss_legendre(_node_count(max(1 / 16, float(osc[rows].max(initial=0))), logits.dtype), logits.dtype)
         parts.append((rows, sum(weight * rates(t, z + t * d, d) for t, weight in zip(*nodes, strict=True))))
     result = np.zeros((len(parts[0][1]), len(logits)), logits.dtype)
     for rows, part in parts:
@@ -134,7 +134,7 @@ def _integral(rates: Callable[[Any, Array, Array], Array], logits: Array, delta:
 
 
 def _node_count(osc: float, dtype: Any) -> int:
-    h = 0.8 * 2 * math.pi / float(osc)
+    h = 0.8 * 2 * math.pi / osc
     return 1 + math.ceil(-math.log(np.finfo(dtype).eps) / (2 * math.asinh(h)))
 
 

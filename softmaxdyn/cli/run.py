@@ -1,0 +1,195 @@
+"""`softmaxdyn run`: simulate, print a table, write traces and a figure."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+import jax
+import numpy as np
+
+from softmaxdyn import plots, results
+from softmaxdyn.algorithms import Algorithm
+from softmaxdyn.cli.group import (
+    FOLDER,
+    main,
+    one_of,
+    output_folder,
+    print_table,
+    problem_options,
+    progress,
+    read_problem,
+)
+from softmaxdyn.comparison import interval
+from softmaxdyn.errors import InputError, check_choice, check_integer, check_number
+from softmaxdyn.methods import METHODS, build
+from softmaxdyn.problems.named import Setting
+from softmaxdyn.simulation import Trace, simulate
+from softmaxdyn.updates import NaturalPG, Update, VanillaPG
+
+UPDATES: dict[str, tuple[str, Any, float]] = {  # name, class, default step size
+    "pg": ("PG", VanillaPG, 0.4),
+    "npg": ("NPG", NaturalPG, 0.025),
+}
+ROWS = 12  # of a printed table
+
+
+@main.command(context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
+@click.option("--update", **one_of("update", *UPDATES), help="Default: both, or the update of the method.")
+@click.option("--step-size", type=float, help="η. Default: 0.4 over the mean weight of a state (pg), 0.025 (npg).")
+@click.option("--steps", type=int, default=400, show_default=True)
+@click.option("--every", type=int, default=1, show_default=True, help="Record every so many steps.")
+@click.option("--dtype", default="float64", show_default=True, **one_of("dtype", "float32", "float64"))
+@click.option("--out", metavar="FOLDER", help=f"An existing folder. Default: {FOLDER}, made if need be.")
+@click.option("--method", help="A named method (`softmaxdyn methods`); its numbers are options: --fraction 0.02.")
+@click.option("--mode", default="sampled", show_default=True, **one_of("mode", "sampled", "exact"), help="Of a method.")
+@click.option("--inner-steps", type=int, default=1, show_default=True, help="Updates a batch, of a method.")
+@click.option("--groups", type=int, default=16, show_default=True, help="Prompts a batch, of a method.")
+@click.option("--group-size", type=int, help="Responses a prompt, of a method. Default: 8 (brorl: 512).")
+@click.option("--seeds", type=int, default=1, show_default=True, help="Runs of a method that draws.")
+@problem_options("mirror")
+@click.pass_context
+def run(
+    ctx: click.Context,
+    update: str | None,
+    step_size: float | None,
+    steps: int,
+    every: int,
+    dtype: str,
+    seed: int,
+    out: str | None,
+    method: str | None,
+    mode: str,
+    inner_steps: int,
+    groups: int,
+    group_size: int | None,
+    seeds: int,
+    problem: str,
+    columns: tuple[str, ...],
+    **options: int | float | None,
+) -> None:
+    """Simulate policy gradient or a method: print a table, write the traces (netCDF) and a figure (PNG and SVG)."""
+    for name, count in {"--steps": steps, "--every": every, "--inner-steps": inner_steps, "--seeds": seeds}.items():
+        check_integer(name, count, 1)
+    check_integer("--seed", seed, 0)
+    check_number("--step-size", 0.0 if step_size is None else step_size, low=0.0)
+    numbers = _numbers(ctx, method)
+    setting = read_problem(problem, seed, columns, options)
+    folder = output_folder(out)
+    jax.config.update("jax_enable_x64", True)
+    logits = np.asarray(setting.logits, dtype)
+    updates = {UPDATES[kind][0]: _update(kind, step_size, setting) for kind in ([update] if update else UPDATES)}
+    if method is None:
+        algorithms = {name: Algorithm(part) for name, part in updates.items()}
+    else:
+        given = updates[UPDATES[update][0]] if update else None
+        eta = (given or updates["PG"]).step_size
+        batch: dict[str, Any] = {"mode": mode, "groups": groups, "group_size": group_size, "update": given}
+        algorithms = {method: build(method, step_size=eta, **batch, **numbers)}
+    runs = {}
+    for name, algorithm in algorithms.items():
+        keys = jax.random.split(jax.random.key(seed), seeds) if algorithm.estimator.draws else [None]
+        fixed: dict[str, Any] = {"num_steps": steps, "inner_steps": inner_steps, "every": every, "logits": logits}
+        with progress(name, steps * len(keys), steps * len(keys) * logits.size) as advance:
+            runs[name] = [
+                simulate(setting.problem, algorithm, key=key, progress=_after(advance, number * steps), **fixed)
+                for number, key in enumerate(keys)
+            ]
+    traces = {name: _mean(several) for name, several in runs.items()}
+    written = _write(folder, runs, traces, {"command": ctx.obj, "setting": setting.note, "seed": seed})
+    click.echo(setting.note)
+    for name, trace in traces.items():
+        count = len(runs[name])
+        several = f", mean over {count} seeds" if count > 1 else ""
+        made = algorithms[name].update if method is None else algorithms[name]
+        click.echo(f"\n{name}: {made}, {steps} step{'s' * (steps > 1)}, {dtype}{several}")
+        _print_table(name, trace)
+        _print_end(name, runs[name])
+    for note in results.remarks(setting.problem, logits, traces):
+        click.echo(f"note: {note}")
+    click.echo(f"\nwrote {', '.join(map(str, written))}")
+
+
+def _numbers(ctx: click.Context, method: str | None) -> dict[str, Any]:
+    """The options that click does not know, as numbers of the method. Raises InputError for any that it lacks."""
+    options = [name for parameter in ctx.command.params for name in parameter.opts]
+    known = [] if method is None else list(METHODS[check_choice("method", method, METHODS)].numbers)
+    found: dict[str, Any] = {}
+    rest = iter(ctx.args)
+    for arg in rest:
+        name, equals, text = arg.partition("=")
+        if not name.startswith("--"):
+            raise InputError(f"unexpected argument {arg!r}; wanted options (--help lists them)")
+        check_choice("option", name, options + [f"--{number.replace('_', '-')}" for number in known])
+        try:
+            found[name[2:].replace("-", "_")] = float(text if equals else next(rest))
+        except (ValueError, StopIteration):
+            raise InputError(f"{name} wants a number, e.g. {name} 0.02") from None
+    return found
+
+
+def _after(advance: Callable[[int], None] | None, before: int) -> Callable[[int], None] | None:
+    return None if advance is None else lambda done: advance(before + done)
+
+
+def _mean(traces: list[Trace]) -> Trace:
+    mean = jax.tree.map(lambda *xs: np.mean(xs, 0), *traces)
+    return dataclasses.replace(mean, step=traces[0].step)
+
+
+def _update(kind: str, step_size: float | None, setting: Setting) -> Update:
+    _, update, default = UPDATES[kind]
+    scale = float(np.mean(setting.problem.weights)) if update is VanillaPG else 1.0
+    return update(float(f"{default / scale:.12g}") if step_size is None else step_size)
+
+
+def _write(
+    folder: Path, runs: Mapping[str, list[Trace]], traces: Mapping[str, Trace], attributes: Mapping[str, Any]
+) -> list[Path]:
+    figure = plots.dynamics(traces)
+    files = []
+    for name, several in runs.items():
+        path = folder / f"dynamics_{name.lower()}.nc"
+        alone = len(several) == 1
+        files.append(
+            results.save(several[0], path, attributes) if alone else results.save_runs(several, path, attributes)
+        )
+    return files + plots.save_figure(figure, folder / "dynamics")
+
+
+def _print_table(name: str, trace: Trace) -> None:
+    theorem = plots.THEOREMS.get(name, "theorem_1")
+    columns = {
+        "step": trace.step,
+        "return\nJ": trace.expected_return,
+        "entropy\nH": results.visit_mean(trace, "entropy"),
+        "exact\nΔH": results.visit_mean(trace, "entropy_change"),
+        "Lemma 1": results.visit_mean(trace, "lemma_1"),
+        plots.PREDICTIONS[theorem]: results.visit_mean(trace, theorem),
+        "remainder": results.visit_mean(trace, "remainder"),
+        "certified\nbound": results.visit_mean(trace, "bound"),
+    }
+    rows = np.unique(np.linspace(0, len(trace.step) - 1, ROWS).round().astype(int))
+    print_table({heading: [_cell(heading, values[row]) for row in rows] for heading, values in columns.items()})
+
+
+def _print_end(name: str, traces: list[Trace]) -> None:
+    ends = np.array([[trace.final_expected_return, results.visit_mean(trace, "final_entropy")] for trace in traces])
+    if len(traces) == 1:
+        click.echo(f"{name} ends at J = {ends[0, 0]:.6g} with H = {ends[0, 1]:.6g} nats")
+        return
+    (J, *J_ends), (H, *H_ends) = map(interval, ends.T)
+    spans = [f"[{low:.4g}, {high:.4g}]" for low, high in (J_ends, H_ends)]
+    click.echo(
+        f"{name} ends at J = {J:.4g} {spans[0]} with H = {H:.4g} {spans[1]} nats (95 % bootstrap over the seeds)"
+    )
+
+
+def _cell(heading: str, value: Any) -> str:
+    if heading == "step":
+        return str(value)
+    plain = heading.startswith(("return", "entropy")) and (value == 0 or 1e-3 <= abs(value) < 1e4)
+    return f"{value:.5f}" if plain else f"{value + 0.0:.3e}"
