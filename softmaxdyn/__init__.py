@@ -1,12 +1,16 @@
 """softmaxdyn: exact entropy dynamics of tabular softmax policies under policy gradient, beside what theory predicts."""
 
-from softmaxdyn import change, policy, theory
+from softmaxdyn import advantages, change, interventions, policy, rewards, theory
+from softmaxdyn.advantages import *  # noqa: F403
+from softmaxdyn.advantages import __all__ as _advantages
 from softmaxdyn.algorithms import Algorithm
 from softmaxdyn.change import entropy_change, remainder
 from softmaxdyn.configs import config, static
 from softmaxdyn.errors import InputError
-from softmaxdyn.estimators import Exact
-from softmaxdyn.interventions import Intervention
+from softmaxdyn.estimators import AEPO, Exact, OffPolicy, Sampled
+from softmaxdyn.interventions import *  # noqa: F403
+from softmaxdyn.interventions import __all__ as _interventions
+from softmaxdyn.methods import METHODS, build
 from softmaxdyn.policy import entropy, kl_divergence, log_probs, probs, sample
 from softmaxdyn.problems import Bandit, Episode, Problem
 from softmaxdyn.simulation import Trace, simulate
@@ -21,28 +25,37 @@ from softmaxdyn.theory import (
     theorem_2,
 )
 from softmaxdyn.tokens import Push, Tokens
-from softmaxdyn.updates import NaturalPG, VanillaPG
+from softmaxdyn.updates import TRPO, Adam, Momentum, NaturalPG, VanillaPG
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "AEPO",
+    "METHODS",
+    "TRPO",
+    "Adam",
     "Algorithm",
     "Bandit",
     "Episode",
     "Exact",
     "InputError",
-    "Intervention",
+    "Momentum",
     "NaturalPG",
+    "OffPolicy",
     "Problem",
     "Push",
+    "Sampled",
     "Tokens",
     "Trace",
     "VanillaPG",
+    "advantages",
+    "build",
     "certified_step_size",
     "change",
     "config",
     "entropy",
     "entropy_change",
+    "interventions",
     "kl_divergence",
     "lemma_1",
     "log_probs",
@@ -51,6 +64,7 @@ __all__ = [
     "proposition_1",
     "remainder",
     "remainder_bound",
+    "rewards",
     "sample",
     "sample_effect",
     "second_order",
@@ -60,3 +74,4 @@ __all__ = [
     "theorem_2",
     "theory",
 ]
+__all__ += _advantages + _interventions

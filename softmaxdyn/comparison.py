@@ -19,7 +19,7 @@ from softmaxdyn.estimators import Exact
 from softmaxdyn.interventions import Intervention
 from softmaxdyn.policy import Policy, centred, softmax
 from softmaxdyn.problems import Problem
-from softmaxdyn.simulation import pushed, starting_logits, step
+from softmaxdyn.simulation import pushed, quick_jit, starting_logits, step
 from softmaxdyn.tokens import Push, Tokens, under
 
 POINTS = 60  # policies kept along a path
@@ -86,15 +86,18 @@ def paths(
     start = starting_logits(problem, logits)
     points = min(POINTS, check_integer("num_steps", num_steps, 1))
     each = num_steps // points
-    run = partial(_path, points=points, inner_steps=check_integer("inner_steps", inner_steps, 1))
+    sizes = {"points": points, "inner_steps": check_integer("inner_steps", inner_steps, 1)}
     keys = jnp.stack([jax.random.key(0)]) if keys is None else keys
     problem, algorithm = with_dtype(problem, start.dtype), algorithm.start(start)
-    seen, selected = jax.vmap(run, (None, None, None, 0, None))(problem, algorithm, start, keys, each)
+    seen, selected = quick_jit(_paths, *sizes)(problem, algorithm, start, keys, each, **sizes)
     value, entropy, inside = (np.asarray(x) for x in seen)
     return Paths(np.arange(points + 1.0) * each, value, entropy, inside, np.asarray(selected))
 
 
-@partial(jax.jit, static_argnames=("points", "inner_steps"))
+def _paths(problem: Problem, algorithm: Algorithm, logits: Any, keys: Any, each: Any, **sizes: int) -> tuple[Any, Any]:
+    return jax.vmap(lambda key: _path(problem, algorithm, logits, key, each, **sizes))(keys)
+
+
 def _path(
     problem: Problem, algorithm: Algorithm, logits: Any, key: Any, each: Any, *, points: int, inner_steps: int
 ) -> tuple[Any, Any]:
@@ -157,9 +160,7 @@ def expected_step(problem: Problem, algorithm: Algorithm, logits: Any, inner_ste
     reward = getattr(algorithm.estimator, "reward", Exact().reward)
     exact = algorithm.estimator if not algorithm.estimator.draws else Exact(advantage, reward)
     ready = Algorithm(algorithm.update, exact, algorithm.interventions).start(start)
-    return jax.jit(step, static_argnums=4)(with_dtype(problem, start.dtype), ready, softmax(start), None, inner_steps)[
-        0
-    ]
+    return quick_jit(step, "inner_steps")(with_dtype(problem, start.dtype), ready, softmax(start), None, inner_steps)[0]
 
 
 class Row(NamedTuple):
@@ -252,13 +253,13 @@ def classify(problem: Problem, algorithm: Algorithm, logits: Any) -> tuple[str, 
     problem, ready = with_dtype(problem, start.dtype), algorithm.start(start)
     tokens = exact(None, problem, softmax(start))
     plain = Algorithm(ready.update, exact).start(start)
-    moved = start + step(problem, plain, softmax(start), None, 1)[0]
+    moved = start + quick_jit(step, "inner_steps")(problem, plain, softmax(start), None, inner_steps=1)[0]
 
     def differs(table: Any) -> tuple[bool, bool]:
         policy = softmax(jnp.asarray(table))
         current = under(tokens, policy)
-        push, _ = pushed(ready.interventions, None, current, policy)
-        bare, _ = pushed((), None, current, policy)
+        push, _ = quick_jit(pushed)(ready.interventions, None, current, policy)
+        bare, _ = quick_jit(pushed)((), None, current, policy)
         return bool(jnp.any(push.score != bare.score)), bool(jnp.any(push.field != 0.0))
 
     (score, field), (later_score, later_field) = differs(start), differs(moved)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, TypeVar, dataclass_transform
+from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform
 
 import jax
 import numpy as np
@@ -11,7 +11,10 @@ from jax.tree_util import GetAttrKey
 
 T = TypeVar("T")
 
-Number = float | jax.Array
+if TYPE_CHECKING:
+    Number = float | jax.Array
+else:  # what `with_dtype` makes of it
+    Number = float | np.ndarray | np.generic | jax.Array
 """What a number of a config may be: typed by a person, or an array or tracer of JAX."""
 
 

@@ -43,6 +43,7 @@ def ranked_covariance(tail: Tail, ax: Axes) -> Axes:
     if tail.highest.any():
         ax.set_yscale("log")
     ax.set_xscale("log")
+    ax.set_xlim(0.7 * share[0], 1.4)
     return _labelled(ax, "share of tokens, ranked by C", "covariance score (nats × A)")
 
 

@@ -316,11 +316,25 @@ def _jsonl(path: Path) -> Source:
 
     def chunks(roles: Mapping[str, str]) -> Iterator[Mapping[str, Any]]:
         with open(path, encoding="utf-8-sig") as file:
-            rows = (_object(line, number) for number, line in enumerate(file, 1) if not line.isspace())
-            while block := list(itertools.islice(rows, _CHUNK)):
+            done = 0
+            while lines := list(itertools.islice(file, _CHUNK)):
+                block = _objects(lines, done)
                 yield {column: [row.get(column) for row in block] for column in roles.values()}
+                done += len(lines)
 
     return Source(list(first), chunks)
+
+
+def _objects(lines: list[str], done: int) -> list[dict[str, Any]]:
+    """The objects in the lines: parsed as one array, which takes half the time, or one by one to find the fault."""
+    filled = [line for line in lines if not line.isspace()]
+    try:
+        rows = json.loads(f"[{','.join(filled)}]")
+        if len(rows) == len(filled) and all(type(row) is dict for row in rows):
+            return rows
+    except (ValueError, RecursionError):
+        pass
+    return [_object(line, number) for number, line in enumerate(lines, done + 1) if not line.isspace()]
 
 
 def _object(line: str, number: int) -> dict[str, Any]:

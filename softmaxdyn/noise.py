@@ -36,7 +36,7 @@ class ExpectedChange(NamedTuple):
 
 
 def expected_entropy_change(
-    problem: Bandit, estimator: Sampled, logits: Float[Array | np.ndarray, "S A"], step_size: Any
+    problem: Any, estimator: Any, logits: Float[Array | np.ndarray, "S A"], step_size: Any
 ) -> ExpectedChange:
     """E[ΔH] of one vanilla step on the tokens of `estimator`, up to O(η³), by enumeration.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _BUFFER = 2**20  # numbers that one compiled call may record before they are handed over
 _SMALL = 4096  # numbers in a table up to which compiling quickly beats compiling well
-_HURRY = {
+_HURRY = {  # for XLA on a CPU
     "xla_cpu_use_fusion_emitters": False,
     "xla_llvm_disable_expensive_passes": True,
     "xla_backend_optimization_level": 0,
@@ -300,12 +300,14 @@ def _chunk(
     return logits, algorithm, buffer, problem.expected_return(final.prob), final.entropy
 
 
-def _compiled(size: int, traced: bool) -> Callable[..., Any]:
-    """`_chunk`, compiled; for a small table the compiler is told to hurry: its time is most of a short run."""
-    statics = ("rows", "inner_steps")
-    if traced or size > _SMALL or jax.default_backend() != "cpu":
-        return jax.jit(_chunk, static_argnames=statics)
-    return jax.jit(_chunk, static_argnames=statics, compiler_options=_HURRY)
+@cache
+def quick_jit(function: Callable[..., Any], *static_names: str) -> Callable[..., Any]:
+    """`jax.jit` that tells the compiler to hurry: for a small table its time is most of a short run."""
+    options = _HURRY if jax.default_backend() == "cpu" else None
+    return jax.jit(function, static_argnames=static_names, compiler_options=options)
+
+
+_full_jit = jax.jit(_chunk, static_argnames=("rows", "inner_steps"))
 
 
 def _run(
@@ -323,7 +325,7 @@ def _run(
     rows = int(np.clip(_BUFFER // (10 * problem.shape[0]), 1, 1024))
     parts = []
     traced = any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((problem, algorithm, logits, key)))
-    chunk = _compiled(logits.size, traced)
+    chunk = _full_jit if traced or logits.size > _SMALL else quick_jit(_chunk, "rows", "inner_steps")
     for start in range(0, num_steps, rows * every):
         stop = min(start + rows * every, num_steps)
         logits, algorithm, buffer, final_return, final_entropy = chunk(

@@ -5,7 +5,7 @@
         above = probs(logits) > 1 / NUM_ACTIONS + 1e-9
         assert (sample_effect(logits)[above] <= 1e-12).all()
 
-fails, as it should, with a small counterexample: logits (0, 0, 2, 3). Arrays are JAX arrays of `dtype` ("float32" or
+fails, as it should, with a small counterexample such as (0, 0, 2, 3). Arrays are JAX arrays of `dtype` ("float32" or
 "float64"; by default what JAX makes of a Python float). Sizes are fixed or come from a short list, since each new shape
 compiles. Adversarial corners are always included, and failures shrink to zeros, ones and equal entries.
 """

@@ -171,14 +171,12 @@ class Momentum(Stateful):
 class Adam(Stateful):
     """m ← β₁ m + (1−β₁) g, v ← β₂ v + (1−β₂) g², δ = η m̂/(√v̂ + ε), m̂ = m/(1−β₁ᵗ), v̂ = v/(1−β₂ᵗ), g = ∂J/∂z.
 
-    Its step is not of the form η c(s) π A: Theorems 1 and 2 do not apply, Lemma 1 does.
-
-    source  Kingma & Ba 2015 (arXiv:1412.6980)
+    source  Kingma & Ba 2015 (arXiv:1412.6980); Theorems 1 and 2 do not foresee such a step, Lemma 1 does
     """
 
     step_size: Number = 1e-3
-    first_decay: Number = 0.9  # β₁
-    second_decay: Number = 0.999  # β₂
+    decay: Number = 0.9  # β₁
+    square_decay: Number = 0.999  # β₂
     epsilon: Number = 1e-8
     first: Float[Array, "S A"] | None = None  # m
     second: Float[Array, "S A"] | None = None  # v
@@ -186,23 +184,21 @@ class Adam(Stateful):
 
     def __post_init__(self) -> None:
         check_number("step_size", self.step_size, low=0.0)
-        check_number("first_decay", self.first_decay, 0.0, 1.0)
-        check_number("second_decay", self.second_decay, 0.0, 1.0)
         check_number("epsilon", self.epsilon, low=0.0, open_low=True)
+        for name in ("decay", "square_decay"):
+            check_number(f"1 - {name}", 1.0 - getattr(self, name), 0.0, 1.0, open_low=True)
 
     def init(self, logits: Float[Array, "S A"]) -> Self:
-        """Both moments at 0."""
-        zero = jnp.zeros_like(logits)
-        return dataclasses.replace(self, first=zero, second=zero, count=0.0)
+        return dataclasses.replace(self, first=jnp.zeros_like(logits), second=jnp.zeros_like(logits), count=0.0)
 
     def __call__(
         self, gradient: Float[Array, "S A"], policy: Policy, visits: Float[Array, " S"]
     ) -> tuple[Float[Array, "S A"], Self]:
+        first = self.decay * self.remembered(self.first) + (1.0 - self.decay) * gradient
+        second = self.square_decay * self.remembered(self.second) + (1.0 - self.square_decay) * gradient**2
         count = self.count + 1.0
-        first = self.first_decay * self.remembered(self.first) + (1.0 - self.first_decay) * gradient
-        second = self.second_decay * self.remembered(self.second) + (1.0 - self.second_decay) * gradient**2
-        mean, square = first / (1.0 - self.first_decay**count), second / (1.0 - self.second_decay**count)
-        delta = self.step_size * mean / (jnp.sqrt(square) + self.epsilon)
+        scale = jnp.sqrt(second / (1.0 - self.square_decay**count)) + self.epsilon
+        delta = self.step_size * first / (1.0 - self.decay**count) / scale
         return delta, dataclasses.replace(self, first=first, second=second, count=count)
 
 

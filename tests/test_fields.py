@@ -319,6 +319,13 @@ def test_a_reference_is_needed(part):
         part(None, tokens, NOW, plain_push(tokens, (3, 4)))
 
 
+@pytest.mark.parametrize("part", FIELDS, **named)
+def test_a_field_takes_a_whole_policy(part):
+    tokens = population()
+    with pytest.raises(InputError, match="adds to all actions of a state; a log holds one a token"):
+        part(None, tokens, None, plain_push(tokens, (3, 4)))
+
+
 def test_a_reference_of_one_row_serves_a_bandit_of_one_context():
     start = jnp.array([[0.2, 0.9, -0.5]])
     assert ReferenceKL(reference=[1.0, 2.0, 3.0]).init(start).reference.shape == (1, 3)

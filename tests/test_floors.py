@@ -41,7 +41,6 @@ FLOORS = [  # lowest first; a folder is one floor
     "log_plots",
     "strategies",
     "bench",
-    "cli_diagnose",
     "cli",
     "__main__",
 ]

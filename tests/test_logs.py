@@ -195,6 +195,9 @@ BAD = {
     ),
     "open quote": ("log.csv", HEADER + '-1,-1,"1\n', "is damaged, cut short"),
     "cut json": ("log.jsonl", LINE + LINE[:20], 'line 2 is not valid JSON, or cut short: \'{"log_prob": -1, '),
+    "two in a line": ("log.jsonl", LINE + LINE.strip() + "," + LINE, "line 2 is not valid JSON, or cut short"),
+    "a list in two lines": ("log.jsonl", LINE + LINE.replace("1}", "[1\n2]}") + LINE, "line 2 is not valid JSON"),
+    "one in two lines": ("log.jsonl", LINE + "\n" + LINE[:14] + "\n" + LINE[14:], "line 3 is not valid JSON"),
     "json array": ("log.jsonl", "[1]\n", r"line 1 holds \[1\]; wanted an object such as"),
     "unequal": (
         "log.npz",

@@ -153,8 +153,9 @@ def test_an_update_with_memory_needs_its_start(update):
         (lambda: Momentum(-0.1), "step_size is -0.1; wanted a finite number ≥ 0"),
         (lambda: Momentum(decay=1.5), r"decay is 1.5; wanted a finite number in \[0, 1\]"),
         (lambda: Adam(float("nan")), "step_size is nan; wanted a finite number ≥ 0"),
-        (lambda: Adam(first_decay=1.1), r"first_decay is 1.1; wanted a finite number in \[0, 1\]"),
         (lambda: Adam(epsilon=0.0), "epsilon is 0.0; wanted a finite number > 0"),
+        (lambda: Adam(decay=1.0), r"1 - decay is 0.0; wanted a finite number in \(0, 1\]"),
+        (lambda: Adam(square_decay=1.5), r"1 - square_decay is -0.5; wanted a finite number in \(0, 1\]"),
         (lambda: Restarted(Adam(), every=0.0), "every is 0.0; wanted a finite number ≥ 1"),
     ],
 )

@@ -1,4 +1,4 @@
-"""The expected change of entropy of a sampled step: against the enumeration of all samples, and against many of them."""
+"""The expected change of entropy of a sampled step: against the enumeration of all samples, and against many."""
 
 import itertools
 import re
@@ -137,7 +137,6 @@ def test_many_sampled_steps_change_the_entropy_as_predicted_and_the_noise_is_res
     assert abs(total.mean() - float(expected.first[0]) - second) < 4.0 * errors[0]
     assert abs(remainder.mean() - second) < 4.0 * errors[1]
     assert abs(float(expected.noise[0])) > 20.0 * errors[1]
-    assert abs(float(expected.noise[0])) > abs(float(expected.drift[0]))
 
 
 def test_what_separates_reward_only_methods_is_the_noise():

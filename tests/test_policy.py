@@ -10,6 +10,7 @@ import pytest
 from hypothesis import assume, given
 
 from softmaxdyn.policy import entropy, kl_divergence, log_probs, probs, sample, softmax
+from tests.compiled import compiled
 from tests.oracles import (
     FAMILIES,
     FLOOR,
@@ -26,8 +27,8 @@ from tests.oracles import (
 
 EPS = np.finfo(float).eps
 MASKED = jnp.array([0.5, -jnp.inf, 3.0, -1.0])
-fast_softmax = jax.jit(softmax)
-fast_kl = jax.jit(kl_divergence)
+fast_softmax = compiled(softmax)
+fast_kl = compiled(kl_divergence)
 
 
 def exponent(logits):
@@ -170,7 +171,7 @@ def test_kl_has_a_finite_slope_at_masks():
 @pytest.mark.parametrize("function", [entropy, probs, log_probs, lambda z, axis: kl_divergence(z, z**2, axis)])
 def test_the_action_axis_can_be_any(function, axis):
     logits = jax.random.normal(jax.random.key(0), (3, 3, 3))
-    function = jax.jit(function, static_argnames="axis")
+    function = compiled(function, static_argnames="axis")
     value, expected = function(logits, axis=axis), function(jnp.moveaxis(logits, axis, -1), axis=-1)
     expected = jnp.moveaxis(expected, -1, axis) if value.ndim == 3 else expected
     assert jnp.allclose(value, expected, rtol=8 * EPS, atol=0.0)
@@ -190,7 +191,7 @@ def test_the_dtype_of_the_result_is_that_of_the_logits(dtype):
 
 
 def frequencies(key, logits, draws):
-    actions = sample(key, logits, (draws,))
+    actions = compiled(partial(sample, shape=(draws,)))(key, logits)
     assert actions.shape == (draws, *logits.shape[:-1])
     assert actions.dtype == jnp.int32
     return actions, jnp.mean(actions[..., None] == jnp.arange(logits.shape[-1]), axis=0)

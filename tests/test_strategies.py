@@ -54,9 +54,12 @@ def test_the_strategies_find_the_counterexample_to_a_false_theorem():
         rewarding_an_action_of_above_uniform_probability_lowers_the_entropy()
 
 
-def test_the_counterexample_shrinks_to_small_whole_logits():
+def test_the_counterexample_shrinks_to_two_zeros_and_two_small_round_logits():
     law = rewarding_an_action_of_above_uniform_probability_lowers_the_entropy.hypothesis.inner_test
-    assert simplest(policies(), fails(law)).tolist() == [0.0, 0.0, 2.0, 3.0]
+    found = simplest(policies(), fails(law))
+    assert np.sort(found)[:2].tolist() == [0.0, 0.0]
+    assert (found % 0.5 == 0).all()
+    assert found.max() <= 3.0
 
 
 def test_the_simplest_policy_is_uniform_and_unmasked():

@@ -10,14 +10,15 @@ from hypothesis import strategies as st
 from softmaxdyn import theory
 from softmaxdyn.change import decompose, entropy_change, remainder
 from softmaxdyn.policy import entropy, log_probs, probs, softmax
+from tests.compiled import compiled
 from tests.oracles import moves
 
 EPS = np.finfo(float).eps
 PI = jnp.array([0.5, 0.2, 0.2, 0.1])
 LOGITS = jnp.log(PI)
 REWARDS = jnp.array([0.3, 1.0, -0.5, 0.2])
-fast = {name: jax.jit(getattr(theory, name)) for name in ("lemma_1", "remainder_bound", "certified_step_size")}
-change = jax.jit(lambda logits, delta: decompose(softmax(logits), delta))
+fast = {name: compiled(getattr(theory, name)) for name in ("lemma_1", "remainder_bound", "certified_step_size")}
+change = compiled(lambda logits, delta: decompose(softmax(logits), delta))
 
 
 def order(step_sizes, errors):
@@ -150,8 +151,8 @@ def test_moving_one_logit_gives_the_entropy_of_the_closed_form(move, action, shi
     assert abs(found - expected) <= 16 * EPS * (1.0 + abs(shift)) * (1.0 + jnp.ptp(logits))
 
 
-single_logit_entropy = jax.jit(theory.single_logit_entropy)
-fast_entropy = jax.jit(entropy)
+single_logit_entropy = compiled(theory.single_logit_entropy)
+fast_entropy = compiled(entropy)
 
 
 def test_moving_one_logit_in_each_state():

@@ -16,7 +16,6 @@ from softmaxdyn.verification.closed_forms import NATURAL
 from softmaxdyn.verification.counterexamples import FIXED, RANDOM, fixed_evidence
 
 CHECKS = ONE_STEP + NATURAL + FIXED + RANDOM
-NOTHING = evidence.Evidence(*[None] * len(evidence.Evidence._fields))
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -30,30 +29,31 @@ def one_width():
 
 @pytest.fixture(scope="module")
 def seen():
-    (block,) = cases.draw(0, verification.FEWEST, "float64")
-    return evidence.gather(block)
+    ((number, rows, width),) = cases.plan(verification.FEWEST)
+    return evidence.gather(cases.draw(0, number, rows, width, "float64"))
 
 
 @pytest.fixture(scope="module")
 def fixed(seen):
-    return fixed_evidence(seen.block)
+    return fixed_evidence(*seen.block.logits.shape, "float64")
 
 
 @pytest.fixture(scope="module")
 def all_verdicts():
-    reported = []
-    assert verification.verify(seed=0, cases=verification.FEWEST, report=reported.append) == reported
-    return reported
+    reported, progress = [], []
+    found = verification.verify(seed=0, cases=verification.FEWEST, report=reported.append, progress=progress.append)
+    assert found == reported
+    assert progress == [1, 2]
+    return found
 
 
 def judged(check, seen, fixed):
-    return verdicts.judge(check, [fixed] if check in FIXED else [seen], "float64")
+    return verdicts.judge(check, [check.sample(fixed if check in FIXED else seen)], "float64")
 
 
 def test_every_statement_holds_in_both_dtypes(all_verdicts):
     assert [(v.label, v.dtype, v.worst) for v in all_verdicts if not v.holds] == []
     assert [(v.label, v.dtype) for v in all_verdicts] == [(c.label, d) for d in verification.DTYPES for c in CHECKS]
-    assert len(all_verdicts) == verification.NUM_VERDICTS
 
 
 def test_no_statement_is_missing():
@@ -133,13 +133,21 @@ def test_a_formula_that_goes_wrong_in_the_package_is_found(seen, monkeypatch):
 
 @pytest.mark.parametrize("values", [[0.5, np.nan], [0.5, 1.1], [-0.1], []])
 def test_a_number_out_of_range_or_none_at_all_violates(values):
-    check = verdicts.Check("T0", "", lambda e: verdicts.Sample(np.array(values), len(values)), low=0.0)
-    assert not verdicts.judge(check, [NOTHING], "float64").holds
+    check = verdicts.Check("T0", "", lambda evidence: None, low=0.0)
+    assert not verdicts.judge(check, [verdicts.Sample(np.array(values), len(values))], "float64").holds
 
 
 def test_the_worst_number_is_the_nearest_to_an_end():
-    check = verdicts.Check("T0", "", lambda e: verdicts.Sample(np.array([1.99, 2.015, 2.0]), 3), "order", 1.98, 2.02)
-    assert verdicts.judge(check, [NOTHING], "float64").worst == 2.015
+    check = verdicts.Check("T0", "", lambda evidence: None, "order", 1.98, 2.02)
+    assert verdicts.judge(check, [verdicts.Sample(np.array([1.99, 2.015, 2.0]), 3)], "float64").worst == 2.015
+
+
+@pytest.mark.parametrize("wanted", [1000, 20_000, 20_001, 1_000_000])
+def test_the_plan_holds_all_cases_in_one_shape(wanted):
+    tables = cases.plan(wanted)
+    assert wanted <= sum(rows for _, rows, _ in tables) <= wanted + 2 * len(tables)
+    assert len({(rows, width) for _, rows, width in tables}) == len(cases.SHARES)
+    assert max(rows for _, rows, _ in tables) <= cases.CHUNK + 1
 
 
 def test_the_cases_reach_all_corners(seen):
@@ -205,7 +213,7 @@ def canned(monkeypatch):
     """A function that makes `verify` find these verdicts, at once."""
 
     def use(*found):
-        monkeypatch.setattr(verification, "verify", lambda seed, cases, report: [report(one) for one in found])
+        monkeypatch.setattr(verification, "verify", lambda seed, cases, progress: list(found))
 
     return use
 
@@ -247,7 +255,7 @@ def test_the_verdicts_are_written_as_json(canned, tmp_path):
 
 
 def test_nothing_is_written_when_verify_breaks_off(monkeypatch, tmp_path):
-    def broken(*_):
+    def broken(*_, **__):
         raise MemoryError("too many")
 
     monkeypatch.setattr(verification, "verify", broken)

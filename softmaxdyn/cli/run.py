@@ -136,7 +136,7 @@ def _after(advance: Callable[[int], None] | None, before: int) -> Callable[[int]
 
 
 def _mean(traces: list[Trace]) -> Trace:
-    mean = jax.tree.map(lambda *xs: np.mean(xs, 0), *traces)
+    mean = jax.tree.map(lambda *xs: np.asarray(np.mean(xs, 0)), *traces)
     return dataclasses.replace(mean, step=traces[0].step)
 
 

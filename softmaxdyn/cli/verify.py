@@ -13,7 +13,8 @@ from softmaxdyn import verification
 from softmaxdyn.cli.group import LONG, main, print_table, progress, refuse_no_place
 from softmaxdyn.errors import check_integer
 from softmaxdyn.results import whole_file
-from softmaxdyn.verification import FEWEST, NUM_VERDICTS, Verdict
+from softmaxdyn.verification import DTYPES, FEWEST, Verdict
+from softmaxdyn.verification.cases import plan
 
 
 @main.command()
@@ -26,24 +27,19 @@ def verify(ctx: click.Context, seed: int, cases: int, json_file: str | None) -> 
     check_integer("--seed", seed, 0)
     check_integer("--cases", cases, FEWEST)
     refuse_no_place("--json", json_file)
-    verdicts: list[Verdict] = []
-    with progress("verify", NUM_VERDICTS, LONG) as advance:
-        verification.verify(seed, cases, lambda verdict: _collect(verdict, verdicts, advance))
+    with progress("verify", len(DTYPES) * len(plan(cases)), LONG) as advance:
+        verdicts = verification.verify(seed, cases, progress=advance)
     _print(verdicts)
     violated = [f"{verdict.label} {verdict.dtype}" for verdict in verdicts if not verdict.holds]
     outcome = f"{len(violated)} VIOLATED: {', '.join(violated)}" if violated else "none is violated"
     click.echo(f"\n{len(verdicts)} statements on {cases:,} policies a dtype (seed {seed}): {outcome}")
     if json_file is not None:
         with whole_file(json_file) as unfinished:
-            unfinished.write_text(json.dumps(_plain(verdicts, seed, cases), indent=1) + "\n", "utf-8")
+            unfinished.write_text(
+                json.dumps(_plain(verdicts, seed, cases), indent=1, ensure_ascii=False) + "\n", "utf-8"
+            )
         click.echo(f"wrote {Path(json_file)}")
     ctx.exit(bool(violated))
-
-
-def _collect(verdict: Verdict, verdicts: list[Verdict], advance: Any) -> None:
-    verdicts.append(verdict)
-    if advance is not None:
-        advance(len(verdicts))
 
 
 def _print(verdicts: list[Verdict]) -> None:

@@ -18,8 +18,9 @@ from softmaxdyn.policy import Policy
 from softmaxdyn.tokens import Push, Tokens, ratio, token_mean
 
 
-def check_ends(first: Any, last: Any) -> None:
-    """Raises InputError unless both are interventions of one class that does not move its own numbers."""
+def check_ends(first: Any, last: Any, steps: Number) -> None:
+    """Raises InputError unless both are of one class that does not move its own numbers, and `steps` > 0."""
+    check_number("steps", steps, 0.0, open_low=True)
     if type(first) is not type(last) or not isinstance(first, Intervention):
         raise InputError(f"Scheduled goes from {first!r} to {last!r}; wanted two interventions of one class")
     if type(first).next is not Intervention.next:
@@ -38,15 +39,13 @@ class Scheduled(Intervention):
     steps: Number = 100.0
     count: Number = 0.0  # outer steps done
 
-    scope = property(lambda self: self.first.scope)  # type: ignore[assignment]
-    kind = property(lambda self: self.first.kind)  # type: ignore[assignment]
+    scope = property(lambda self: self.first.scope)
+    kind = property(lambda self: self.first.kind)
 
     def __post_init__(self) -> None:
-        check_ends(self.first, self.last)
-        check_number("steps", self.steps, 0.0, open_low=True)
+        check_ends(self.first, self.last, self.steps)
 
     def init(self, logits: Float[Array, "S A"]) -> Self:
-        """Starts both ends."""
         return dataclasses.replace(self, first=self.first.init(logits), last=self.last.init(logits))
 
     def now(self) -> Any:
@@ -58,7 +57,6 @@ class Scheduled(Intervention):
         return self.now()(key, tokens, policy, push)
 
     def next(self, tokens: Tokens, policy: Policy) -> Self:
-        """One step further."""
         return dataclasses.replace(self, count=self.count + 1.0)
 
 

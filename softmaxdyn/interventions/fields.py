@@ -21,13 +21,30 @@ from softmaxdyn.policy import Policy, centred, exp_minus_linear, kl_divergence, 
 from softmaxdyn.tokens import Push, Tokens, ratio, state_mass, token_mean
 
 
-def add_rows(push: Push, tokens: Tokens, rows: Float[Array, "S A"]) -> Push:
-    """The push with `rows` added to its field, each times the mass of its state."""
-    return push._replace(field=push.field + state_mass(tokens, rows.shape[0])[:, None] * rows)
+class Field(Intervention):
+    """An intervention that adds `coefficient` times a row to the push of every visited state, by the state's mass."""
+
+    scope: ClassVar[str] = "state"
+    kind: ClassVar[str] = "field"
+
+    coefficient: Number
+
+    def __post_init__(self) -> None:
+        check_number("coefficient", self.coefficient)
+
+    def rows(self, policy: Policy) -> Float[Array, "S A"]:
+        """The row of each state at coefficient 1."""
+        raise NotImplementedError
+
+    def __call__(self, key: Key[Array, ""] | None, tokens: Tokens, policy: Policy | None, push: Push) -> Push:
+        if policy is None:
+            raise InputError(f"{type(self).__name__} adds to all actions of a state; a log holds one a token")
+        added = state_mass(tokens, policy.prob.shape[0])[:, None] * self.rows(policy)
+        return push._replace(field=push.field + self.coefficient * added)
 
 
 @config
-class EntropyBonus(Intervention):
+class EntropyBonus(Field):
     """Adds α ∂H/∂z = −α π (log π + H) to the push of every visited state; on a bandit PG then tends to π ∝ e^{r/α}.
 
     source  Williams & Peng 1991; verl's entropy_coeff (0 there by default, 0.001 before 2025-04)
@@ -36,18 +53,13 @@ class EntropyBonus(Intervention):
 
     coefficient: Number = 1e-3  # α, reward per nat
 
-    scope: ClassVar[str] = "state"
-    kind: ClassVar[str] = "field"
-
-    def __post_init__(self) -> None:
-        check_number("coefficient", self.coefficient)
-
-    def __call__(self, key: Key[Array, ""] | None, tokens: Tokens, policy: Policy, push: Push) -> Push:
-        return add_rows(push, tokens, -self.coefficient * policy.prob * policy.centred_log_prob)
+    def rows(self, policy: Policy) -> Float[Array, "S A"]:
+        """∂H/∂z."""
+        return -policy.prob * policy.centred_log_prob
 
 
 @config
-class LogBarrier(Intervention):
+class LogBarrier(Field):
     """Adds λ (1/K − π) to the push of every visited state, the slope of λ mean_a log π; K counts the unmasked actions.
 
     On a bandit PG then tends to π_a = (λ/K)/(λ + J − r_a).
@@ -57,16 +69,13 @@ class LogBarrier(Intervention):
 
     coefficient: Number = 1e-3  # λ, reward per nat
 
-    scope: ClassVar[str] = "state"
-    kind: ClassVar[str] = "field"
-
     def __post_init__(self) -> None:
         check_number("coefficient", self.coefficient, 0.0)
 
-    def __call__(self, key: Key[Array, ""] | None, tokens: Tokens, policy: Policy, push: Push) -> Push:
-        unmasked = policy.log_prob > -jnp.inf
-        even = unmasked / jnp.sum(unmasked, -1, keepdims=True)
-        return add_rows(push, tokens, self.coefficient * (even.astype(policy.prob.dtype) - policy.prob))
+    def rows(self, policy: Policy) -> Float[Array, "S A"]:
+        """1/K − π."""
+        unmasked = (policy.log_prob > -jnp.inf).astype(policy.prob.dtype)
+        return unmasked / jnp.sum(unmasked, -1, keepdims=True) - policy.prob
 
 
 def starting_reference(reference: Any, logits: Float[Array, "S A"]) -> Any:
@@ -98,7 +107,7 @@ class Referring(Intervention):
 
 
 @config
-class ReferenceKL(Referring):
+class ReferenceKL(Field, Referring):
     """Adds −β ∂KL(π‖π_ref)/∂z = −β π (L − E L), L = log π/π_ref; on a bandit PG then tends to π ∝ π_ref e^{r/β}.
 
     It acts where the advantages vanish, too: states of equal rewards go back to the reference.
@@ -109,15 +118,9 @@ class ReferenceKL(Referring):
     coefficient: Number = 1e-3  # β, reward per nat
     reference: Any = None  # logits
 
-    scope: ClassVar[str] = "state"
-    kind: ClassVar[str] = "field"
-
-    def __post_init__(self) -> None:
-        check_number("coefficient", self.coefficient)
-
-    def __call__(self, key: Key[Array, ""] | None, tokens: Tokens, policy: Policy, push: Push) -> Push:
-        pull = policy.prob * centred(policy, policy.logits - self.referred())
-        return add_rows(push, tokens, -self.coefficient * pull)
+    def rows(self, policy: Policy) -> Float[Array, "S A"]:
+        """−∂KL/∂z."""
+        return -policy.prob * centred(policy, policy.logits - self.referred())
 
 
 @config
@@ -264,7 +267,7 @@ class RewardKL(Referring):
 
 
 @config
-class AdaptiveKL(Referring):
+class AdaptiveKL(Field, Referring):
     """Adds β (π_old − π) = −β ∂KL(π_old‖π)/∂z, π_old the policy that acted: PPO's penalty. 0 on the first inner step.
 
     After an outer step β doubles where the mean KL over the visited states is above 1.5 target, halves where it is
@@ -278,20 +281,19 @@ class AdaptiveKL(Referring):
     target: Number = 0.01  # nats
     reference: Any = None  # logits of π_old
 
-    scope: ClassVar[str] = "state"
-    kind: ClassVar[str] = "field"
-
     def __post_init__(self) -> None:
         check_number("coefficient", self.coefficient, 0.0)
         check_number("target", self.target, 0.0, open_low=True)
 
-    def __call__(self, key: Key[Array, ""] | None, tokens: Tokens, policy: Policy, push: Push) -> Push:
+    def rows(self, policy: Policy) -> Float[Array, "S A"]:
+        """π_old − π."""
         old = self.referred()
-        moved = jnp.any(old != policy.logits, -1, keepdims=True)
-        return add_rows(push, tokens, self.coefficient * jnp.where(moved, probs(old) - policy.prob, 0.0))
+        return jnp.where(jnp.any(old != policy.logits, -1, keepdims=True), probs(old) - policy.prob, 0.0)
 
     def next(self, tokens: Tokens, policy: Policy) -> Self:
         kl = token_mean(tokens, kl_divergence(self.referred(), policy.logits)[tokens.state])
         factor = jnp.where(kl > 1.5 * self.target, 2.0, jnp.where(kl < self.target / 1.5, 0.5, 1.0))
         bounds = jnp.minimum(self.coefficient, 1e-10), jnp.maximum(self.coefficient, 1e10)
-        return dataclasses.replace(self, coefficient=jnp.clip(self.coefficient * factor, *bounds), reference=policy.logits)
+        return dataclasses.replace(
+            self, coefficient=jnp.clip(self.coefficient * factor, *bounds), reference=policy.logits
+        )

@@ -16,6 +16,9 @@ SHARES = {10: 0.75, 100: 0.225, 1000: 0.025}
 SIZES = {10: (2, 3, 5, 10), 100: (30, 100), 1000: (300, 1000)}
 """K of the policies in a table of that width; the places left over are masked, anywhere in the row."""
 
+CHUNK = 20_000
+"""Cases that are looked at together; more are taken one chunk after the other."""
+
 RAREST = {"float64": 1e-300, "float32": 1e-30}
 
 SMALL = {"float64": 2.0**-10, "float32": 2.0**-6}
@@ -57,12 +60,15 @@ class Block(NamedTuple):
         return Block(*(x.astype(dtype) if x.dtype.kind == "f" else x for x in self))
 
 
-def draw(seed: int, cases: int, dtype: str) -> list[Block]:
-    """At least `cases` cases, one block a width; the same for the same seed."""
-    return [
-        random_block(np.random.default_rng([seed, width]), int(np.ceil(share * cases)), width, dtype)
-        for width, share in SHARES.items()
-    ]
+def plan(cases: int) -> list[tuple[int, int, int]]:
+    """(number, rows, width) of the tables that hold at least `cases` cases; tables of one width have one shape."""
+    chunks = -(-cases // CHUNK)
+    return [(i, -(-int(cases * share) // chunks) + 1, width) for i in range(chunks) for width, share in SHARES.items()]
+
+
+def draw(seed: int, number: int, rows: int, width: int, dtype: str) -> Block:
+    """Table `number` of that width; the same for the same seed."""
+    return random_block(np.random.default_rng([seed, number, width]), rows, width, dtype)
 
 
 def random_block(rng: np.random.Generator, count: int, width: int, dtype: str) -> Block:

@@ -191,7 +191,7 @@ ONE_STEP = (
     ),
     Check("T7", "a sampled action a changes H by −w (S_a − S̄), to first order", _effect_of_a_sample),
     Check("T8", "the closed form of H after one logit has moved", _one_logit),
-    Check("T9", "d²H/dt² = −Var(v) − E[u (v − E v)²] along v", _curvature),
+    Check("T9", "d²H/dt² = −Var(v) − E(u (v − E v)²) along v", _curvature),
     Check("T10", "|remainder| ≤ (1/8 + log(K−1)/(12√3)) osc(δ)²", _certified_remainder, "remainder / bound"),
     Check(
         "T11",

@@ -72,7 +72,7 @@ def _binary_reward(e: Evidence) -> Sample:
 
 NATURAL = (
     Check("T13", "natural PG on a bandit is at π₀ exp(ηtr) after every simulated step", _natural_run),
-    Check("T14", "dH/dτ = −[Cov(log π₀, r) + τ Var(r)] under natural PG; ≤ 0 from a uniform start", _entropy_rate),
+    Check("T14", "natural PG: dH/dτ = −Cov(log π₀, r) − τ Var(r), so ≤ 0 from a uniform start", _entropy_rate),
     Check("T15", "natural PG, binary reward: H = h₂(p) + p H₊ + (1−p) H₋ with H₊, H₋ frozen", _binary_reward),
 )
 """T13 … T15."""

@@ -25,9 +25,8 @@ FIXED_WIDTH = max(len(pi) for pi, _ in FIXED_CASES)
 """The least width of a table that holds them."""
 
 
-def fixed_evidence(like: Block) -> Evidence:
-    """The fixed cases, one a row (with no second roads); they travel in a table of the shape of `like`."""
-    width = like.logits.shape[1]
+def fixed_evidence(rows: int, width: int, dtype: str) -> Evidence:
+    """The fixed cases, one a row (with no second roads); they travel in a table of a shape that is compiled anyway."""
     pairs = [np.array(case) for case in FIXED_CASES]
     padded = [np.pad(pair, ((0, 0), (0, width - pair.shape[1]))) for pair in pairs]
     p, r = np.stack(padded).swapaxes(0, 1)
@@ -37,11 +36,11 @@ def fixed_evidence(like: Block) -> Evidence:
     with np.errstate(divide="ignore"):
         logits = np.log(p)
     rest = {"correct": p > 1, "action": np.ones(len(p), int), "shift": np.zeros(len(p)), "time": np.zeros(len(p))}
-    rows = block(like.dtype, logits, r, direction, delta=STEP * direction, **rest)
-    filled = Block(*(np.resize(x, (len(like.logits), *x.shape[1:])) for x in rows))
+    fixed = block(dtype, logits, r, direction, delta=STEP * direction, **rest)
+    filled = Block(*(np.resize(x, (rows, *x.shape[1:])) for x in fixed))
     said = Predictions(*(np.asarray(x) for x in predict(filled)))
-    policy = wide.softmax(rows.logits.astype(wide.WIDE[like.dtype]))
-    return Evidence(rows, said.first(len(p)), None, None, policy, None)
+    policy = wide.softmax(fixed.logits.astype(wide.WIDE[dtype]))
+    return Evidence(fixed, said.first(len(p)), None, None, policy, None)
 
 
 def _high_and_good(e: Evidence) -> Sample:

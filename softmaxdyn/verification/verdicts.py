@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -50,9 +50,8 @@ class Verdict(NamedTuple):
         return self.cases > 0 and self.low <= self.worst <= self.high
 
 
-def judge(check: Check, evidence: Iterable[Evidence], dtype: str) -> Verdict:
-    """The verdict over all blocks of one dtype."""
-    samples = [check.sample(one) for one in evidence]
+def judge(check: Check, samples: Sequence[Sample], dtype: str) -> Verdict:
+    """The verdict over the samples of all blocks of one dtype."""
     values = np.concatenate([np.asarray(sample.values, float).ravel() for sample in samples])
     worst = _worst(values, check.low, check.high) if values.size else np.nan
     cases = sum(sample.cases for sample in samples)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import jax
 import numpy as np
 
 from softmaxdyn import diagnostics
+from softmaxdyn.cli.group import FOLDER, main, output_folder, pair, print_table, refuse_no_place
 from softmaxdyn.diagnostics import Diagnosis, Estimate, Groups, Log, Profile
 from softmaxdyn.errors import InputError, check_fraction, check_integer, check_number
 from softmaxdyn.interventions.covariance import ClipCov, KLCov
@@ -22,12 +22,11 @@ from softmaxdyn.interventions.reweighting import Steer
 from softmaxdyn.logs import read_log
 from softmaxdyn.results import whole_file
 
-FOLDER = "softmaxdyn-out"
 NOISE = 1e-3  # nats
 EFFECTS = {
-    "exact": "exact, w (S − S̄)",
-    "own_logit": "own logit alone, w S",
-    "others_held": "others held, w (1−π) S",
+    "exact": "exact\nw (S − S̄)",
+    "own_logit": "own logit alone\nw S",
+    "others_held": "others held\nw (1−π) S",
 }
 DIVERGENCES = {
     "k1": "KL(π_old‖π) by k1 = −log r",
@@ -37,7 +36,7 @@ DIVERGENCES = {
 }
 
 
-@click.command()
+@main.command()
 @click.argument("file")
 @click.option("--column", "columns", multiple=True, metavar="NAME=COLUMN", help="The file's name of a column; repeat.")
 @click.option("--drop-nan", is_flag=True, help="Leave out tokens with missing, NaN or infinite values.")
@@ -70,9 +69,9 @@ def diagnose(
     methods = _methods(options)
     check_integer("--permutations", permutations, 2)
     check_integer("--seed", seed, 0)
-    named = dict(map(_pair, columns))
-    folder = _folder(out)
-    _refuse_no_place(json_file)
+    named = dict(map(pair, columns))
+    folder = output_folder(out)
+    refuse_no_place("--json", json_file)
     log = read_log(file, columns=named, drop_nan=drop_nan)
     if log.entropy is None:
         del methods["STEER"]
@@ -104,29 +103,6 @@ def _methods(options: Mapping[str, float]) -> dict[str, Intervention]:
 
 def _option(name: str) -> str:
     return f"--{name.replace('_', '-')}"
-
-
-def _pair(text: str) -> tuple[str, str]:
-    name, _, column = text.partition("=")
-    if not (name and column):
-        raise InputError(f"--column is {text!r}; wanted NAME=COLUMN, e.g. --column log_prob=logprobs")
-    return name, column
-
-
-def _folder(out: str | None) -> Path:
-    if out is not None and not os.path.isdir(out):
-        raise InputError(f"--out is {out!r}, which is no folder; wanted one that exists (mkdir makes one)")
-    folder = Path(FOLDER if out is None else out)
-    try:
-        folder.mkdir(exist_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot write to {str(folder)!r} ({error.strerror}); pass another --out FOLDER") from None
-    return folder
-
-
-def _refuse_no_place(json_file: str | None) -> None:
-    if json_file is not None and (os.path.isdir(json_file) or not Path(json_file).resolve().parent.is_dir()):
-        raise InputError(f"--json is {json_file!r}; wanted a file in a folder that exists")
 
 
 def _write(
@@ -167,7 +143,7 @@ def _episodes(found: Diagnosis) -> str:
     return groups if found.episodes is None else f", {_plural(found.episodes, 'episode')}{groups}"
 
 
-def _plural(count: float, noun: str) -> str:
+def _plural(count: int, noun: str) -> str:
     return f"{count} {noun}{'s' * (count != 1)}"
 
 
@@ -197,12 +173,12 @@ def _print_tail(found: Diagnosis) -> None:
         "top": [f"{100 * fraction:g} %" if fraction < 1 else "all" for fraction in tail.fraction],
         "tokens": [str(count) for count in tail.tokens],
         "mean C": list(map(_number, tail.mean)),
-        "permuted mean C": _spread(tail.permuted_mean),
-        "net share": list(map(_number, tail.net)),
-        "gross share": list(map(_number, tail.gross)),
-        "permuted gross share": _spread(tail.permuted_gross),
+        "permuted\nmean C": _spread(tail.permuted_mean),
+        "net\nshare": list(map(_number, tail.net)),
+        "gross\nshare": list(map(_number, tail.gross)),
+        "permuted\ngross share": _spread(tail.permuted_gross),
     }
-    _table(columns)
+    print_table(columns)
     if tail.effects:
         click.echo(
             "\nFirst-order −ΔH of the same tokens, w = (π/π_old) A, S = π (log π + H): net share / gross share\n"
@@ -210,7 +186,7 @@ def _print_tail(found: Diagnosis) -> None:
         )
         shares = {name: zip(*both, strict=True) for name, both in tail.effects.items()}
         forms = {EFFECTS[name]: [f"{_number(a)} / {_number(b)}" for a, b in both] for name, both in shares.items()}
-        _table({"top": columns["top"], **forms})
+        print_table({"top": columns["top"], **forms})
 
 
 def _spread(values: np.ndarray) -> list[str]:
@@ -229,14 +205,14 @@ def _print_profiles(profiles: Mapping[str, Profile], methods: Mapping[str, Inter
         "share": [_number(row.share) for row in rows],
         "A > 0": [_number(row.positive) for row in rows],
         "A < 0": [_number(row.negative) for row in rows],
-        "A > 0, π > ½": [_number(row.likely_and_good) for row in rows],
-        "mean π": [_number(row.mean_probability) for row in rows],
-        "median π": [_number(row.median_probability) for row in rows],
-        "mean C": [_number(row.mean_score) for row in rows],
-        "mean entropy": [_number(row.mean_entropy) for row in rows],
-        "mean position": [_number(row.mean_position) for row in rows],
+        "A > 0,\nπ > ½": [_number(row.likely_and_good) for row in rows],
+        "mean\nπ": [_number(row.mean_probability) for row in rows],
+        "median\nπ": [_number(row.median_probability) for row in rows],
+        "mean\nC": [_number(row.mean_score) for row in rows],
+        "mean\nentropy": [_number(row.mean_entropy) for row in rows],
+        "mean\nposition": [_number(row.mean_position) for row in rows],
     }
-    _table({name: cells for name, cells in columns.items() if not name or set(cells) != {"–"}})
+    print_table({name: cells for name, cells in columns.items() if not name or set(cells) != {"–"}}, left=1)
 
 
 def _print_estimates(found: Diagnosis) -> None:
@@ -248,13 +224,14 @@ def _print_estimates(found: Diagnosis) -> None:
     }
     click.echo("\nMeans over the tokens (nats; χ²: 1) and their standard errors")
     known = {name: row for name, row in rows.items() if row is not None}
-    _table(
+    print_table(
         {
             "": list(known),
             "mean": [_number(row.mean) for row in known.values()],
-            "error, tokens independent": [_number(row.error) for row in known.values()],
-            "error, episodes independent": [_number(row.error_by_episode) for row in known.values()],
-        }
+            "error, tokens\nindependent": [_number(row.error) for row in known.values()],
+            "error, episodes\nindependent": [_number(row.error_by_episode) for row in known.values()],
+        },
+        left=1,
     )
 
 
@@ -284,15 +261,3 @@ def _print_groups(groups: Groups) -> None:
 
 def _number(value: float | None) -> str:
     return "–" if value is None or np.isnan(value) else f"{value + 0.0:.4g}"
-
-
-def _table(columns: Mapping[str, Sequence[str]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
-    for heading in columns:
-        table.add_column(heading, justify="right" if heading else "left", no_wrap=True)
-    for row in zip(*columns.values(), strict=True):
-        table.add_row(*row)
-    Console(width=200).print(table)
