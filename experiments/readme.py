@@ -1,7 +1,8 @@
-"""Does the README say what the code does? Runs its example, writes the printed output under it, draws its picture."""
+"""Does the README say what the code does? Runs its examples, writes what they print, its tables and its picture."""
 
 import contextlib
 import io
+import json
 import re
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 EXAMPLE = re.compile(r"(```python\n(.*?)```\n+```text\n)(.*?)(```)", re.DOTALL)
+TABLE = re.compile(r"(<!-- accuracy -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def printed(code: str) -> str:
@@ -19,16 +21,38 @@ def printed(code: str) -> str:
     return output.getvalue()
 
 
+def accuracy() -> str:
+    """The table of the largest relative errors, from figures/accuracy.json."""
+    rows = json.loads((ROOT / "figures" / "accuracy.json").read_text("utf-8"))["rows"]
+    lines = ["| dtype | steps | quantity | cases | largest error where κ ≤ 10 | over all | error/(ε Σ\\|terms\\|) |"]
+    lines.append("| --- | --- | --- | --- | --- | --- | --- |")
+    names = {"small": "up to 1", "large": "up to 10", "uneven": "one action far"}
+    for dtype in ("float64", "float32"):
+        for kind, steps in names.items():
+            for quantity in ("entropy_change", "remainder"):
+                found = [r for r in rows if (r["dtype"], r["step"], r["quantity"]) == (dtype, kind, quantity)]
+                well, worst, terms = (
+                    max(r[name] for r in found)
+                    for name in ("largest_relative_error_well_conditioned", "largest_relative_error", "eps_of_terms")
+                )
+                cases = sum(r["cases"] for r in found)
+                lines.append(
+                    f"| {dtype} | {steps} | `{quantity}` | {cases:,} | {well:.0e} | {worst:.0e} | {terms:.0f} |"
+                )
+    return "\n".join(lines) + "\n"
+
+
 def main() -> None:
     readme = ROOT / "README.md"
     text = readme.read_text()
     updated = EXAMPLE.sub(lambda found: found[1] + printed(found[2]) + found[4], text)
+    updated = TABLE.sub(lambda found: found[1] + accuracy() + found[2], updated)
     readme.write_text(updated)
     figures = ROOT / "figures"
     figures.mkdir(exist_ok=True)
     subprocess.run([sys.executable, "-m", "softmaxdyn", "run", "--out", str(figures)], check=True, cwd=ROOT)
     for trace in figures.glob("dynamics_*.nc"):
-        trace.replace(trace.with_name(trace.name))
+        trace.unlink()  # `softmaxdyn run` writes them again
     print("README.md is", "as it was" if updated == text else "updated")
 
 

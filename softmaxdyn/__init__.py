@@ -13,7 +13,7 @@ from softmaxdyn.interventions import __all__ as _interventions
 from softmaxdyn.methods import METHODS, build
 from softmaxdyn.policy import entropy, kl_divergence, log_probs, probs, sample
 from softmaxdyn.problems import Bandit, Episode, Problem
-from softmaxdyn.simulation import Trace, simulate
+from softmaxdyn.simulation import simulate
 from softmaxdyn.theory import (
     certified_step_size,
     lemma_1,
@@ -25,6 +25,7 @@ from softmaxdyn.theory import (
     theorem_2,
 )
 from softmaxdyn.tokens import Push, Tokens
+from softmaxdyn.trace import Trace
 from softmaxdyn.updates import TRPO, Adam, Momentum, NaturalPG, VanillaPG
 
 __version__ = "0.1.0"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from softmaxdyn.diagnostics import CANDIDATES, Diagnosis, Log, Profile, Tail
-from softmaxdyn.plots import _STYLE, COLOURS, DASHES
+from softmaxdyn.plots import COLOURS, DASHES, labelled, three_panels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -44,7 +44,7 @@ def ranked_covariance(tail: Tail, ax: Axes) -> Axes:
         ax.set_yscale("log")
     ax.set_xscale("log")
     ax.set_xlim(0.7 * share[0], 1.4)
-    return _labelled(ax, "share of tokens, ranked by C", "covariance score (nats × A)")
+    return labelled(ax, "share of tokens, ranked by C", "covariance score (nats × A)", columns=1)
 
 
 def marked_tokens(log: Log, touched: Mapping[str, np.ndarray], ax: Axes, *, seed: int = 0) -> Axes:
@@ -63,7 +63,7 @@ def marked_tokens(log: Log, touched: Mapping[str, np.ndarray], ax: Axes, *, seed
         at = _some(random, np.flatnonzero(share), MARKED)
         style: dict[str, Any] = {"marker": _MARKERS[number - 1], "color": COLOURS[number], "linestyle": ""}
         ax.plot(log.log_prob[at], log.advantage[at], **style, markersize=4, markerfacecolor="none", label=name)
-    return _labelled(ax, "log π of the token (nats)", "advantage, A")
+    return labelled(ax, "log π of the token (nats)", "advantage, A", columns=1)
 
 
 def profiles(shares: Mapping[str, Profile], ax: Axes) -> Axes:
@@ -77,21 +77,12 @@ def profiles(shares: Mapping[str, Profile], ax: Axes) -> Axes:
     ax.set_xlim(-0.03, 1.03)
     ax.set_ylim(len(rows) - 0.5, -0.5)
     ax.grid(axis="y", color="0.9", linewidth=0.6)
-    return _labelled(ax, "share, or probability", "")
+    return labelled(ax, "share, or probability", "", columns=1)
 
 
 def diagnosis(log: Log, found: Diagnosis, touched: Mapping[str, np.ndarray]) -> Figure:
     """Three panels, 7 in wide: the ranked covariance and its control, the marked tokens, their profiles."""
-    import matplotlib
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    with matplotlib.rc_context(_STYLE):
-        figure = Figure(figsize=(7.0, 2.9), layout="constrained")
-        FigureCanvasAgg(figure)
-        curve, marks, who = figure.subplots(1, 3)
-        for ax in (curve, marks, who):
-            ax.tick_params(which="both", labelsize=_STYLE["font.size"])
+    with three_panels(2.9) as (figure, (curve, marks, who)):
         ranked_covariance(found.tail, curve)
         marked_tokens(log, touched, marks)
         profiles(found.profiles, who)
@@ -110,10 +101,3 @@ def _some(random: np.random.Generator, tokens: np.ndarray, most: int) -> np.ndar
 
 def _positive(values: np.ndarray) -> np.ndarray:
     return np.where(values > 1e-290, values, np.nan)
-
-
-def _labelled(ax: Axes, x: str, y: str) -> Axes:
-    ax.set_xlabel(x)
-    ax.set_ylabel(y)
-    ax.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=1, frameon=False, borderaxespad=0.0)
-    return ax

@@ -5,7 +5,8 @@ Several states are shown as one: the mean over the states, weighted with their v
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ import numpy as np
 from softmaxdyn.comparison import Card
 from softmaxdyn.errors import InputError, check_choice
 from softmaxdyn.results import visit_mean, whole_file
-from softmaxdyn.simulation import Trace
+from softmaxdyn.trace import Trace
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,7 +25,7 @@ PREDICTIONS = {"lemma_1": "Lemma 1", "theorem_1": "Theorem 1", "theorem_2": "The
 THEOREMS = {"PG": "theorem_1", "NPG": "theorem_2"}
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe and Ito
 DASHES: tuple[Any, ...] = ("-", (0, (4, 1.5)), (0, (1, 1)), (0, (5, 1, 1, 1)))
-_STYLE: dict[Any, Any] = {
+STYLE: dict[Any, Any] = {
     "font.size": 7.5,
     "axes.linewidth": 0.6,
     "axes.spines.right": False,
@@ -48,7 +49,7 @@ def entropy_change(trace: Trace, ax: Axes, *, prediction: str = "lemma_1", name:
         trace.step, visit_mean(trace, prediction), label=_join(name, PREDICTIONS[prediction]), **_broad(style, trace)
     )
     ax.plot(trace.step, visit_mean(trace, "entropy_change"), label=_join(name, "exact"), **_thin(style, trace))
-    return _labelled(ax, "step", "change of entropy, ΔH (nats)")
+    return labelled(ax, "step", "change of entropy, ΔH (nats)")
 
 
 def remainder(trace: Trace, ax: Axes, *, name: str = "", style: int = 0) -> Axes:
@@ -64,7 +65,7 @@ def remainder(trace: Trace, ax: Axes, *, name: str = "", style: int = 0) -> Axes
     ax.plot(trace.step, size, label=_join(name, "remainder"), **thin)
     if np.isfinite([size, bound]).any():
         ax.set_yscale("log")
-    return _labelled(ax, "step", "error of Lemma 1, |R| (nats)")
+    return labelled(ax, "step", "error of Lemma 1, |R| (nats)")
 
 
 def return_against_entropy(traces: Trace | Mapping[str, Trace], ax: Axes) -> Axes:
@@ -81,7 +82,7 @@ def return_against_entropy(traces: Trace | Mapping[str, Trace], ax: Axes) -> Axe
         mark = {"color": line["color"], "markersize": size, "linestyle": "", "zorder": 3, "clip_on": False}
         ax.plot(entropy[:1], value[:1], marker="o", **mark, markerfacecolor="white")
         ax.plot(entropy[-1:], value[-1:], marker="o", **mark)
-    return _labelled(ax, "entropy, H (nats)", "expected return, J")
+    return labelled(ax, "entropy, H (nats)", "expected return, J")
 
 
 def dynamics(traces: Mapping[str, Trace], predictions: Mapping[str, str] = THEOREMS) -> Figure:
@@ -89,18 +90,9 @@ def dynamics(traces: Mapping[str, Trace], predictions: Mapping[str, str] = THEOR
 
     `predictions` says what to draw under the exact ΔH of a name; Lemma 1 for names that it lacks.
     """
-    import matplotlib
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     if not traces:
         raise InputError("no traces to plot; wanted a mapping such as {'PG': trace}")
-    with matplotlib.rc_context(_STYLE):
-        figure = Figure(figsize=(7.0, 2.2 + 0.2 * len(traces)), layout="constrained")
-        FigureCanvasAgg(figure)
-        change, error, path = figure.subplots(1, 3)
-        for ax in (change, error, path):
-            ax.tick_params(which="both", labelsize=_STYLE["font.size"])  # ticks are made later, when drawn
+    with three_panels(2.2 + 0.2 * len(traces)) as (figure, (change, error, path)):
         for style, (name, trace) in enumerate(traces.items()):
             entropy_change(trace, change, prediction=predictions.get(name, "lemma_1"), name=name, style=style)
             remainder(trace, error, name=name, style=style)
@@ -111,14 +103,7 @@ def dynamics(traces: Mapping[str, Trace], predictions: Mapping[str, str] = THEOR
 
 def comparison(card: Card) -> Figure:
     """Three panels, 7 in wide: J and H over the steps, and the H–J path; means over the runs, the method first."""
-    import matplotlib
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    with matplotlib.rc_context(_STYLE):
-        figure = Figure(figsize=(7.0, 2.5 + 0.12 * len(card.paths)), layout="constrained")
-        FigureCanvasAgg(figure)
-        panels = figure.subplots(1, 3)
+    with three_panels(2.5 + 0.12 * len(card.paths)) as (figure, panels):
         for style, (name, run) in enumerate(card.paths.items()):
             line = {"color": COLOURS[style % len(COLOURS)], "linestyle": DASHES[style % len(DASHES)]}
             line |= {"linewidth": 2.0 if style == 0 else 1.1, "zorder": 3 if style == 0 else 2}
@@ -134,9 +119,24 @@ def comparison(card: Card) -> Figure:
         for ax, (x, y) in zip(panels, labels, strict=True):
             ax.set_xlabel(x)
             ax.set_ylabel(y)
-            ax.tick_params(which="both", labelsize=_STYLE["font.size"])
         figure.legend(loc="outside upper center", ncols=4)
     return figure
+
+
+@contextmanager
+def three_panels(height: float) -> Iterator[tuple[Figure, Sequence[Axes]]]:
+    """A figure 7 in wide and `height` in high, and its three panels; what is drawn inside has the `STYLE`."""
+    import matplotlib
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(7.0, height), layout="constrained")
+        FigureCanvasAgg(figure)
+        panels = figure.subplots(1, 3)
+        for ax in panels:
+            ax.tick_params(which="both", labelsize=STYLE["font.size"])  # ticks are made later, when drawn
+        yield figure, panels
 
 
 def save_figure(figure: Figure, stem: str | Path) -> list[Path]:
@@ -184,8 +184,9 @@ def _one_legend(figure: Figure, change: Axes, error: Axes, path: Axes) -> None:
     figure.legend(handles=meanings, loc="outside upper center", ncols=3)
 
 
-def _labelled(ax: Axes, x: str, y: str) -> Axes:
+def labelled(ax: Axes, x: str, y: str, *, columns: int = 2) -> Axes:
+    """The Axes with labels and, above it, a legend of that many columns."""
     ax.set_xlabel(x)
     ax.set_ylabel(y)
-    ax.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2, frameon=False, borderaxespad=0.0)
+    ax.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=columns, frameon=False, borderaxespad=0.0)
     return ax

@@ -17,7 +17,7 @@ from jaxtyping import Float
 
 from softmaxdyn.errors import InputError
 from softmaxdyn.problems import Bandit
-from softmaxdyn.simulation import Trace
+from softmaxdyn.trace import Trace
 
 if TYPE_CHECKING:
     import xarray

@@ -4,26 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache, partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Float, Key
 
 from softmaxdyn.algorithms import Algorithm
 from softmaxdyn.change import Change, decompose
-from softmaxdyn.configs import config, static, with_dtype
+from softmaxdyn.configs import with_dtype
 from softmaxdyn.errors import InputError, check_integer, concrete
 from softmaxdyn.interventions.protocol import touched
 from softmaxdyn.policy import Policy, centred, softmax
 from softmaxdyn.problems import Problem
 from softmaxdyn.theory import remainder_bound
 from softmaxdyn.tokens import Tokens, gradient, plain_push, token_mean, under
-
-if TYPE_CHECKING:
-    import xarray
+from softmaxdyn.trace import Trace
 
 _BUFFER = 2**20  # numbers that one compiled call may record before they are handed over
 _SMALL = 4096  # numbers in a table up to which compiling quickly beats compiling well
@@ -32,62 +29,6 @@ _HURRY = {  # for XLA on a CPU
     "xla_llvm_disable_expensive_passes": True,
     "xla_backend_optimization_level": 0,
 }
-
-
-@config
-class Trace:
-    """What `simulate` recorded: T rows, each about the policy before a step and the change that this step made.
-
-    step             [T]     number of the step
-    expected_return  [T]     J before the step
-    visits           [T, S]  d(s) before the step
-    entropy          [T, S]  H(s) before the step, nats
-    entropy_change   [T, S]  exact ΔH(s) of the step
-    lemma_1          [T, S]  −Cov(log π, δ), δ the step that was made
-    theorem_1        [T, S]  −η d(s) Cov(log π, π∘A): vanilla PG's prediction, η the step size × inner steps
-    theorem_2        [T, S]  −η Cov(log π, A): natural PG's prediction (0 where d(s) = 0)
-    remainder        [T, S]  entropy_change − lemma_1, computed without cancellation
-    bound            [T, S]  certified bound on |remainder|
-    kl               [T, S]  KL(π'‖π) of the step
-    selected         [T, I]  share of the tokens that each intervention touched, mean over the inner steps
-    logits           [S, A]  at the end; final_expected_return and final_entropy [S] belong to them
-    """
-
-    step: Int[np.ndarray | Array, " T"]
-    expected_return: Float[np.ndarray | Array, " T"]
-    visits: Float[np.ndarray | Array, "T S"]
-    entropy: Float[np.ndarray | Array, "T S"]
-    entropy_change: Float[np.ndarray | Array, "T S"]
-    lemma_1: Float[np.ndarray | Array, "T S"]
-    theorem_1: Float[np.ndarray | Array, "T S"]
-    theorem_2: Float[np.ndarray | Array, "T S"]
-    remainder: Float[np.ndarray | Array, "T S"]
-    bound: Float[np.ndarray | Array, "T S"]
-    kl: Float[np.ndarray | Array, "T S"]
-    selected: Float[np.ndarray | Array, "T I"]
-    logits: Float[np.ndarray | Array, "S A"]
-    final_expected_return: Float[np.ndarray | Array, ""]
-    final_entropy: Float[np.ndarray | Array, " S"]
-    provenance: tuple[tuple[str, str], ...] = static(())
-
-    def to_xarray(self) -> xarray.Dataset:
-        """The trace as an xarray.Dataset with dimensions step, state, action, intervention; units in the attributes."""
-        from softmaxdyn import results
-
-        return results.to_xarray(self)
-
-    def save(self, path: str | Path) -> Path:
-        """Writes the trace as netCDF-4 (whole or not at all); `xarray.open_dataset(path)` reads it."""
-        from softmaxdyn import results
-
-        return results.save(self, path)
-
-    @classmethod
-    def load(cls, path: str | Path) -> Trace:
-        """The trace that `save` wrote. Raises InputError for a file that is missing, damaged or something else."""
-        from softmaxdyn import results
-
-        return results.load(path)
 
 
 class Record(NamedTuple):

@@ -28,6 +28,7 @@ FLOORS = [  # lowest first; a folder is one floor
     "updates",
     "algorithms",
     "methods",
+    "trace",
     "simulation",
     "comparison",
     "results",
@@ -45,7 +46,7 @@ FLOORS = [  # lowest first; a folder is one floor
     "__main__",
 ]
 LAZY = {  # imports upward, allowed inside a function
-    ("simulation", "results"),  # Trace.to_xarray
+    ("trace", "results"),  # Trace.to_xarray
 }
 HEAVY = ["click", "hypothesis", "matplotlib", "pandas", "rich", "scipy.stats", "xarray"]
 

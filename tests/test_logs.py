@@ -11,8 +11,8 @@ import numpy as np
 import pandas
 import pytest
 
-from softmaxdyn import InputError, logs
-from softmaxdyn.logs import REQUIRED, make_log, read_log
+from softmaxdyn import InputError
+from softmaxdyn.logs import REQUIRED, columns, make_log, read_log, sources
 
 SUFFIXES = ("npz", "jsonl", "csv", "parquet")
 RANDOM = np.random.default_rng(0)
@@ -61,7 +61,7 @@ def with_value(name, value, at=5, **more):
 @pytest.mark.parametrize("chunk", [5, 2**18])
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_every_format_gives_the_same_log_however_it_is_cut_into_chunks(tmp_path, monkeypatch, suffix, chunk):
-    monkeypatch.setattr(logs, "_CHUNK", chunk)
+    monkeypatch.setattr(sources, "_CHUNK", chunk)
     assert same(read_log(write(tmp_path, suffix, COLUMNS)), make_log(COLUMNS))
 
 
@@ -85,7 +85,7 @@ def test_three_columns_are_enough(tmp_path, suffix):
 @pytest.mark.parametrize("kind", [bool, int, float])
 def test_masked_tokens_are_left_out_whatever_they_hold(tmp_path, suffix, kind):
     keep = np.arange(24) % 4 != 1
-    damaged = {name: np.where(keep, values, np.nan) for name, values in COLUMNS.items() if name not in logs.LABELS}
+    damaged = {name: np.where(keep, values, np.nan) for name, values in COLUMNS.items() if name not in columns.LABELS}
     log = read_log(write(tmp_path, suffix, COLUMNS | damaged | {"mask": keep.astype(kind)}))
     assert same(log[:-1], make_log({name: values[keep] for name, values in COLUMNS.items()})[:-1])
     assert log.notes == ("6 tokens left out by the mask",)
@@ -295,6 +295,6 @@ def test_too_large_a_file_is_one_line(tmp_path, monkeypatch):
     def full(path):
         raise MemoryError
 
-    monkeypatch.setitem(logs._FORMATS, ".csv", full)
+    monkeypatch.setitem(sources._FORMATS, ".csv", full)
     with pytest.raises(InputError, match="too large for the memory of this machine"):
         read_log(write(tmp_path, "csv", NEEDED))

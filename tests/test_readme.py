@@ -29,3 +29,8 @@ def test_every_local_link_leads_somewhere():
     assert targets
     missing = [t for t in targets if not t.startswith("http") and not (ROOT / t).exists()]
     assert missing == []
+
+
+def test_the_table_of_errors_is_that_of_the_recorded_figures():
+    (table,) = re.findall(r"<!-- accuracy -->\n(.*?)<!-- end -->", TEXT, re.DOTALL)
+    assert table == readme.accuracy()

@@ -1,5 +1,7 @@
 """What theory predicts, against autodiff, arithmetic of many digits, and the counterexamples to what is often said."""
 
+from types import SimpleNamespace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from softmaxdyn import theory
-from softmaxdyn.change import decompose, entropy_change, remainder
-from softmaxdyn.policy import entropy, log_probs, probs, softmax
+from softmaxdyn import policy
+from softmaxdyn import theory as formulas
+from softmaxdyn.change import decompose
+from softmaxdyn.policy import log_probs, softmax
 from tests.compiled import compiled
 from tests.oracles import moves
 
@@ -17,8 +20,31 @@ EPS = np.finfo(float).eps
 PI = jnp.array([0.5, 0.2, 0.2, 0.1])
 LOGITS = jnp.log(PI)
 REWARDS = jnp.array([0.3, 1.0, -0.5, 0.2])
-fast = {name: compiled(getattr(theory, name)) for name in ("lemma_1", "remainder_bound", "certified_step_size")}
+NAMES = [
+    "certified_step_size",
+    "lemma_1",
+    "natural_entropy_rate",
+    "proposition_1",
+    "remainder_bound",
+    "sample_effect",
+    "second_order",
+    "theorem_1",
+    "theorem_2",
+]
+theory = SimpleNamespace(
+    single_logit_entropy=compiled(formulas.single_logit_entropy),
+    **{name: compiled(getattr(formulas, name), static_argnames="axis") for name in NAMES},
+)
 change = compiled(lambda logits, delta: decompose(softmax(logits), delta))
+entropy, probs = (compiled(f, static_argnames="axis") for f in (policy.entropy, policy.probs))
+
+
+def entropy_change(logits, delta):
+    return change(logits, delta).entropy_change
+
+
+def remainder(logits, delta):
+    return change(logits, delta).remainder
 
 
 def order(step_sizes, errors):
@@ -61,12 +87,14 @@ def test_theorem_1_with_uncentred_rewards_is_wrong_at_first_order_by_the_baselin
     )
     mean_s = jnp.sum(PI**2 * (log_probs(LOGITS) + entropy(LOGITS)))
     assert abs(order(ETA, errors) - 1.0) <= 0.02
-    assert errors[-1] / ETA[-1] == pytest.approx(float(baseline * mean_s), rel=0.01)  # the next order is η = 2⁻¹¹ smaller
+    assert errors[-1] / ETA[-1] == pytest.approx(
+        float(baseline * mean_s), rel=0.01
+    )  # the next order is η = 2⁻¹¹ smaller
 
 
 def test_lemma_1_is_the_slope_of_the_entropy():
     direction = jnp.array([1.0, -3.0, 0.2, 5.0])
-    _, slope = jax.jvp(entropy, (LOGITS,), (direction,))
+    _, slope = jax.jvp(policy.entropy, (LOGITS,), (direction,))
     assert jnp.isclose(theory.lemma_1(LOGITS, direction), slope, rtol=8 * EPS, atol=0.0)
 
 
@@ -101,13 +129,13 @@ def test_the_action_axis_can_be_any():
         theory.remainder_bound,
         theory.certified_step_size,
         theory.second_order,
-        lambda z, v, axis=-1: theory.theorem_1(z, v, jnp.arange(3.0), axis),
+        lambda z, v, axis=-1: theory.theorem_1(z, v, jnp.arange(3.0), axis=axis),
         lambda z, v, axis=-1: (
-            theory.proposition_1(z, v, jnp.arange(3.0), axis).T
+            theory.proposition_1(z, v, jnp.arange(3.0), axis=axis).T
             if axis
             else theory.proposition_1(z, v, jnp.arange(3.0), axis)
         ),
-        lambda z, v, axis=-1: theory.sample_effect(z, 2.0, axis).T if axis else theory.sample_effect(z, 2.0, axis),
+        lambda z, v, axis=-1: theory.sample_effect(z, 2.0, axis=axis).T if axis else theory.sample_effect(z, 2.0, axis),
     ):
         assert jnp.allclose(formula(logits, values, axis=0), formula(logits.T, values.T), rtol=32 * EPS, atol=1e-18)
 
@@ -132,7 +160,8 @@ def test_the_dtype_of_a_prediction_is_that_of_its_input(dtype):
 
 def test_the_effect_of_a_sample_is_the_slope_of_the_entropy_along_its_push():
     weight = jnp.array([1.0, -2.0, 0.5, 3.0])
-    slopes = [jax.jvp(entropy, (LOGITS,), (w * (e - PI),))[1] for w, e in zip(weight, jnp.eye(4), strict=True)]
+    slope = compiled(lambda push: jax.jvp(policy.entropy, (LOGITS,), (push,))[1])
+    slopes = [slope(w * (e - PI)) for w, e in zip(weight, jnp.eye(4), strict=True)]
     assert jnp.allclose(theory.sample_effect(LOGITS, weight), jnp.stack(slopes), rtol=1e-13, atol=1e-16)
 
 
@@ -145,14 +174,10 @@ def test_the_mean_effect_of_a_sample_weighted_by_its_advantage_is_theorem_1():
 @given(moves(sizes=(3,)), st.integers(0, 2), st.floats(-10.0, 10.0, width=32))
 def test_moving_one_logit_gives_the_entropy_of_the_closed_form(move, action, shift):
     logits = jnp.where(jnp.isfinite(move[0]), move[0], -50.0)
-    found = single_logit_entropy(logits, action, shift)
-    expected = fast_entropy(logits.at[action].add(shift))
+    found = theory.single_logit_entropy(logits, action, shift)
+    expected = entropy(logits.at[action].add(shift))
     # its terms are H, π log π, π eˣ x and log m: of the size of the entropies and of |x|
     assert abs(found - expected) <= 16 * EPS * (1.0 + abs(shift)) * (1.0 + jnp.ptp(logits))
-
-
-single_logit_entropy = compiled(theory.single_logit_entropy)
-fast_entropy = compiled(entropy)
 
 
 def test_moving_one_logit_in_each_state():
@@ -162,8 +187,8 @@ def test_moving_one_logit_in_each_state():
 
 
 def test_second_order_is_the_second_derivative_of_the_entropy():
-    along = lambda t: entropy(LOGITS + t * REWARDS)  # noqa: E731
-    second = jax.grad(jax.grad(along))(0.0)
+    along = lambda t: policy.entropy(LOGITS + t * REWARDS)  # noqa: E731
+    second = compiled(jax.grad(jax.grad(along)))(0.0)
     assert jnp.isclose(theory.second_order(LOGITS, REWARDS), second, rtol=1e-13, atol=0.0)
 
 
@@ -176,7 +201,7 @@ def test_half_the_second_order_is_what_the_remainder_tends_to():
 @given(moves())
 def test_the_remainder_never_exceeds_its_bound(move):
     logits, delta = move
-    assert abs(change(logits, delta).remainder) <= fast["remainder_bound"](logits, delta) * (1 + 1e-12) + 1e-300
+    assert abs(change(logits, delta).remainder) <= theory.remainder_bound(logits, delta) * (1 + 1e-12) + 1e-300
 
 
 def test_the_bound_is_below_one_eighth_plus_half_of_log_k():
@@ -238,11 +263,11 @@ def test_the_form_of_two_nested_sets_stays_below_the_claim_of_the_proof(actions)
 @given(moves(sizes=(3,)), st.floats(0.001, 0.999))
 def test_below_the_certified_step_size_the_sign_is_the_predicted_one(move, share):
     logits, direction = move
-    eta = fast["certified_step_size"](logits, direction)
+    eta = theory.certified_step_size(logits, direction)
     if not 0.0 < eta < jnp.inf:
         return
     step = share * eta * direction
-    assert jnp.sign(change(logits, step).entropy_change) == jnp.sign(fast["lemma_1"](logits, direction))
+    assert jnp.sign(change(logits, step).entropy_change) == jnp.sign(theory.lemma_1(logits, direction))
 
 
 def test_the_certified_step_size_at_its_ends():
@@ -255,12 +280,12 @@ def test_the_certified_step_size_at_its_ends():
 
 def test_the_natural_path_is_the_start_tilted_by_the_reward():
     tilted = PI * jnp.exp(2.5 * REWARDS)
-    assert jnp.allclose(probs(theory.natural_path(LOGITS, REWARDS, 2.5)), tilted / tilted.sum(), rtol=1e-14, atol=0.0)
+    assert jnp.allclose(probs(formulas.natural_path(LOGITS, REWARDS, 2.5)), tilted / tilted.sum(), rtol=1e-14, atol=0.0)
 
 
 @pytest.mark.parametrize("time", [0.0, 0.7, 5.0])
 def test_the_rate_of_entropy_on_the_natural_path_is_its_derivative(time):
-    rate = jax.grad(lambda t: entropy(theory.natural_path(LOGITS, REWARDS, t)))(time)
+    rate = compiled(jax.grad(lambda t: policy.entropy(formulas.natural_path(LOGITS, REWARDS, t))))(time)
     assert jnp.isclose(theory.natural_entropy_rate(LOGITS, REWARDS, time), rate, rtol=1e-12, atol=0.0)
 
 
@@ -293,13 +318,13 @@ RIGHT, WRONG = within(jnp.array([0, 1])), within(jnp.array([2, 3]))
 
 @pytest.mark.parametrize("time", [-4.0, 0.0, 1.5, 30.0])
 def test_with_a_binary_reward_the_entropy_is_a_function_of_the_success_probability(time):
-    logits = theory.natural_path(LOGITS, BINARY, time)
-    formula = theory.binary_reward_entropy(probs(logits) @ BINARY, RIGHT, WRONG)
+    logits = formulas.natural_path(LOGITS, BINARY, time)
+    formula = formulas.binary_reward_entropy(probs(logits) @ BINARY, RIGHT, WRONG)
     assert jnp.isclose(formula, entropy(logits), rtol=1e-14, atol=0.0)
 
 
 def test_that_entropy_rises_up_to_its_known_peak_and_ends_inside_the_right_answers():
-    curve = lambda p: theory.binary_reward_entropy(p, RIGHT, WRONG)  # noqa: E731
+    curve = lambda p: formulas.binary_reward_entropy(p, RIGHT, WRONG)  # noqa: E731
     peak = jnp.exp(RIGHT) / (jnp.exp(RIGHT) + jnp.exp(WRONG))
     assert abs(jax.grad(curve)(peak)) <= 1e-14
     assert jax.grad(curve)(peak - 0.01) > 0.0 > jax.grad(curve)(peak + 0.01)
@@ -309,11 +334,11 @@ def test_that_entropy_rises_up_to_its_known_peak_and_ends_inside_the_right_answe
 def test_from_the_uniform_policy_plain_and_natural_pg_share_the_binary_curve():
     uniform, step = jnp.zeros(4), theory.proposition_1(jnp.zeros(4), BINARY, 0.5)
     p = probs(uniform + step) @ BINARY
-    formula = theory.binary_reward_entropy(p, jnp.log(2.0), jnp.log(2.0))
+    formula = formulas.binary_reward_entropy(p, jnp.log(2.0), jnp.log(2.0))
     assert jnp.isclose(entropy(uniform + step), formula, rtol=1e-14, atol=0.0)
 
 
-CURVATURE = jax.hessian(entropy)(LOGITS)
+CURVATURE = compiled(jax.hessian(policy.entropy))(LOGITS)
 
 
 def test_noise_of_the_sample_costs_half_the_second_order_under_its_covariance():

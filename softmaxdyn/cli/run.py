@@ -27,7 +27,8 @@ from softmaxdyn.comparison import interval
 from softmaxdyn.errors import InputError, check_choice, check_integer, check_number
 from softmaxdyn.methods import METHODS, build
 from softmaxdyn.problems.named import Setting
-from softmaxdyn.simulation import Trace, simulate
+from softmaxdyn.simulation import simulate
+from softmaxdyn.trace import Trace
 from softmaxdyn.updates import NaturalPG, Update, VanillaPG
 
 UPDATES: dict[str, tuple[str, Any, float]] = {  # name, class, default step size

@@ -14,7 +14,8 @@ from softmaxdyn.algorithms import Algorithm
 from softmaxdyn.change import decompose
 from softmaxdyn.policy import entropy, probs, softmax
 from softmaxdyn.problems import Bandit
-from softmaxdyn.simulation import Trace, simulate
+from softmaxdyn.simulation import simulate
+from softmaxdyn.trace import Trace
 from softmaxdyn.updates import NaturalPG
 from softmaxdyn.verification import wide
 from softmaxdyn.verification.cases import Block

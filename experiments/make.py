@@ -1,0 +1,21 @@
+"""Remakes every figure and every number of the README and of figures/: one command, some minutes."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+HERE = Path(__file__).parent
+SCRIPTS = ["accuracy.py", "bound.py", "benchmarks/first_result.py", "readme.py"]  # readme.py quotes the others
+
+
+def main() -> None:
+    for script in SCRIPTS:
+        start = time.perf_counter()
+        print(f"\n== {script}", flush=True)
+        subprocess.run([sys.executable, str(HERE / script)], check=True)
+        print(f"({time.perf_counter() - start:.0f} s)", flush=True)
+
+
+if __name__ == "__main__":
+    main()
