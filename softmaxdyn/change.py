@@ -51,7 +51,13 @@ def remainder(logits: Float[ArrayLike, "..."], delta: Float[ArrayLike, "..."], a
 
 @partial(jax.jit, static_argnames="axis", inline=True)  # eagerly, each call would compile its cond anew
 def decompose(policy: Policy, delta: Float[Array, "..."], axis: int = -1) -> Change:
-    """The exact change of one step δ from `policy` and its parts, each as a sum that does not cancel."""
+    """The exact change of one step δ from `policy` and its parts, each as a sum that does not cancel.
+
+    error   measured against mpmath on 18,864 cases (experiments/accuracy.py: K from 2 to 1000, π down to 1e-290, masks,
+            steps 1e-12 … 10), largest of |error|/|value| for steps up to 1 / up to 10: 5.7e-14 / 9.7e-14 (f64) and
+            3.7e-6 / 3.7e-6 (f32) while Σ|terms| ≤ 10 |value|. Closer to a zero of the value, where its terms cancel,
+            ≤ (5 + g) eps Σ|terms|, g the largest |z − z_mode| + |δ − δ_mode|.
+    """
     d = centred(policy, delta, axis)
     small = jnp.max(jnp.abs(d), axis) <= 0.5
     near = _small_step(policy, jnp.where(jnp.expand_dims(small, axis), d, 0.0), axis)

@@ -45,6 +45,14 @@ def check_fraction(name: str, value: Any) -> None:
     check_number(name, value, low=0.0, high=1.0, open_low=True)
 
 
+def check_ordered(low_name: str, low: Any, high_name: str, high: Any) -> None:
+    """Raises InputError unless both are finite numbers and low ≤ high; tracers pass."""
+    check_number(low_name, low)
+    check_number(high_name, high)
+    if concrete(low) and concrete(high) and np.any(np.asarray(low) > np.asarray(high)):
+        raise InputError(f"{low_name} is {low} and {high_name} is {high}; wanted {low_name} ≤ {high_name}")
+
+
 def check_integer(name: str, value: Any, low: int) -> int:
     """`value` as an int ≥ low; raises InputError otherwise."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < low:

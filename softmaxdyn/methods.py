@@ -93,8 +93,12 @@ METHODS: dict[str, Method] = {
     "entropy_aware_advantage": Method("A + min(α H, |A|/κ)", interventions=(_CLIP, iv.EntropyAwareAdvantage())),
     "fork_tokens": Method("only the states of the highest entropy", interventions=(_CLIP, iv.ForkTokens())),
     "dynamic_sampling": Method("groups without signal dropped", interventions=(_CLIP, iv.DynamicSampling())),
+    "dynamic_resampling": Method("the same, the rest scaled up", interventions=(_CLIP, iv.DynamicResampling())),
     "entrocraft": Method("one sign of advantages dropped outside a band", interventions=(_CLIP, iv.Entrocraft())),
     "entropic": Method("signs reweighted by a PI controller", interventions=(_CLIP, iv.EntroPIC())),
+    "entropic_released": Method(
+        "confident tokens moved by a PI controller", interventions=(_CLIP, iv.EntroPICReleased())
+    ),
     "brorl": Method("GRPO with 512 responses a prompt", group_size=512),
     "random_tokens": Method("control: randomly chosen tokens dropped", interventions=(_CLIP, iv.RandomTokens())),
     # off-policy only: plain on the first inner step
@@ -113,18 +117,26 @@ METHODS: dict[str, Method] = {
     "clip_cov": Method("random high-covariance tokens dropped, as printed", interventions=(iv.ClipCov(),)),
     "clip_cov_released": Method("the same as released", interventions=(iv.ClipCovReleased(),)),
     "clip_cov_quantile": Method("the same, bounds as quantiles", interventions=(_CLIP, iv.ClipCovQuantile())),
-    "steer": Method("damped by |Ω|, theorem form", interventions=(iv.Steer(),)),
+    "steer": Method("damped by |Ω|, theorem form", interventions=(_CLIP, iv.Steer())),
     "steer_released": Method("damped by |Ω|, as released", interventions=(_CLIP, iv.SteerReleased())),
-    "steer_exact": Method("damped by the exact first-order effect", interventions=(iv.SteerExact(),)),
+    "steer_released_linear": Method("the same, linear weights", interventions=(_CLIP, iv.SteerReleasedLinear())),
+    "steer_exact": Method("damped by the exact first-order effect", interventions=(_CLIP, iv.SteerExact())),
     "clip_b": Method("gate by S, centred on the batch", interventions=(_CLIP, iv.ClipB())),
+    "clip_b_released": Method("the same as released", interventions=(_CLIP, iv.ClipBReleased())),
     "clip_v": Method("gate by S − S̄", interventions=(_CLIP, iv.ClipV())),
+    "clip_v_released": Method("the same as released", interventions=(_CLIP, iv.ClipVReleased())),
     "stare": Method("surprising tokens up or down when H is low", interventions=(_CLIP, iv.Stare())),
     "repo": Method("A − β (log π − E log π)", interventions=(_CLIP, iv.REPO())),
+    "repo_rescaled": Method("A scaled by 1 ∓ ζ log π", interventions=(_CLIP, iv.REPORescaled())),
     "aepo": Method("adds correct samples of a tempered policy", adv.RLOO(), (), around=AEPO()),
     "luffy": Method("adds foreign samples, shaped", interventions=(_CLIP, iv.LUFFY()), around=OffPolicy()),
     "prime": Method("RLOO on outcome and implicit process reward", adv.PRIME(), process=rewards.ImplicitReward()),
     # fields
     "entropy_bonus": Method("adds α ∂H/∂z", interventions=(_CLIP, iv.EntropyBonus())),
+    "entropy_bonus_decaying": Method(
+        "an entropy bonus that falls in a line to 0",
+        interventions=(_CLIP, iv.Scheduled(iv.EntropyBonus(1e-2), iv.EntropyBonus(0.0))),
+    ),
     "target_entropy": Method("entropy bonus steered to a target", interventions=(_CLIP, iv.TargetEntropy())),
     "reference_kl": Method("minus β ∂KL(π‖π_ref)/∂z", interventions=(_CLIP, iv.ReferenceKL())),
     "reference_k1": Method("the gradient of the k1 estimate", interventions=(_CLIP, iv.K1Penalty())),
@@ -133,7 +145,7 @@ METHODS: dict[str, Method] = {
     "reward_kl": Method("the KL penalty in the reward", interventions=(_CLIP, iv.RewardKL())),
     "prorl": Method(
         "reference KL with resets, Clip-Higher, dynamic sampling",
-        interventions=(iv.ClipHigher(), iv.DynamicSampling(), iv.ProRL()),
+        interventions=(iv.ClipHigher(), iv.ProRL(), iv.DynamicSampling()),
     ),
     "simplerl_zoo": Method(
         "GRPO with k3 reference KL and entropy bonus",

@@ -88,7 +88,7 @@ def entropy(logits: Float[ArrayLike, "..."], axis: int = -1) -> Float[Array, "..
     """H = −Σ_a π_a log π_a = log1p(s) − E x, a sum of non-negative terms: never negative, never NaN.
 
     units     nats, one number a state
-    error     ≤ 4 ulp of H down to H = 1e-300 (f64)
+    error     ≤ (4 + g/2) eps of H, g the largest |z − z_mode|: measured 4e-15 at a gap of 40, 6e-14 near 700 (f64)
     gradient  ∂H/∂z_a = −π_a (log π_a + H) = −S_a, finite for masked actions
     """
     return softmax(logits, axis).entropy

@@ -180,14 +180,11 @@ def pushed(interventions: tuple[Any, ...], key: Any, tokens: Tokens, policy: Pol
     return push, jnp.stack(shares) if shares else jnp.zeros(0, policy.prob.dtype)
 
 
-def _record(
-    problem: Problem, algorithm: Algorithm, policy: Policy, delta: Any, selected: Any, inner_steps: int
-) -> Record:
+def _record(problem: Problem, step_size: Any, policy: Policy, delta: Any, selected: Float[Array, " I"]) -> Record:
     change: Change = decompose(policy, delta)
     visits = problem.visits(policy.prob)
     advantage = centred(policy, problem.action_values(policy.prob))
     slope = policy.prob * policy.centred_log_prob
-    step_size = algorithm.update.step_size * inner_steps
     return Record(
         expected_return=problem.expected_return(policy.prob),
         visits=visits,
@@ -223,7 +220,7 @@ def _chunk(
         step_key = None if key is None else jax.random.fold_in(key, t)
         delta, following, selected = step(problem, algorithm, policy, step_key, inner_steps)
         due = wait == 0
-        new = partial(_record, problem, algorithm, policy, delta, selected, inner_steps)
+        new = partial(_record, problem, following.update.step_size * inner_steps, policy, delta, selected)
         record = jax.lax.cond(due, new, lambda: record)
         row, wait = row + due, jnp.where(due, every, wait) - 1
         buffer = jax.tree.map(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
@@ -100,7 +101,8 @@ def top_share(values: Float[Array, " N"], tokens: Tokens, fraction: Any, populat
     """How much of each token belongs to the largest `fraction` of the batch by `values`, in [0, 1].
 
     A sample: exactly max(1, ⌊fraction · n⌋) of its n tokens of positive weight, 1 each, the first of equals first.
-    The population: tokens until their weights reach the fraction; the last one in part.
+    The population: tokens until their weights reach the fraction; the last one in part, equals in equal parts (as a
+    sample does on average).
     """
     valid = tokens.weight > 0.0
     order = jnp.argsort(jnp.where(valid, -values, jnp.inf), stable=True)
@@ -109,7 +111,15 @@ def top_share(values: Float[Array, " N"], tokens: Tokens, fraction: Any, populat
     wanted = fraction * total if population else jnp.minimum(jnp.maximum(jnp.floor(fraction * total), 1.0), total)
     before = jnp.cumsum(weight) - weight
     share = jnp.clip((wanted - before) / jnp.where(weight > 0.0, weight, 1.0), 0.0, 1.0) * (weight > 0.0)
-    return jnp.zeros_like(share).at[order].set(share)
+    share = jnp.zeros_like(share).at[order].set(share)
+    return _even_among_equals(share, values, tokens) if population else share
+
+
+def _even_among_equals(share: Float[Array, " N"], values: Float[Array, " N"], tokens: Tokens) -> Float[Array, " N"]:
+    ties = jnp.unique(values, return_inverse=True, size=values.shape[0])[1]
+    mass = jax.ops.segment_sum(tokens.weight, ties, values.shape[0])[ties]
+    taken = jax.ops.segment_sum(tokens.weight * share, ties, values.shape[0])[ties]
+    return jnp.where(tokens.weight > 0.0, taken / jnp.where(mass > 0.0, mass, 1.0), 0.0)
 
 
 def mix(share: Float[Array, " N"], chosen: Float[Array, " N"], other: Float[Array, " N"]) -> Float[Array, " N"]:

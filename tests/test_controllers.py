@@ -214,7 +214,7 @@ def test_without_a_reset_prorl_is_the_reference_kl():
         (lambda: Scheduled(1.0, 2.0), "Scheduled goes from 1.0 to 2.0; wanted two interventions of one class"),
         (lambda: Scheduled(EntroPIC(), EntroPIC()), "Scheduled cannot move EntroPIC, which moves its own numbers"),
         (lambda: Scheduled(EntropyBonus(), EntropyBonus(), 0.0), "steps is 0.0; wanted a finite number > 0"),
-        (lambda: TargetEntropy(least=1.0, most=0.0), "least is 1.0, most is 0.0; wanted least ≤ most"),
+        (lambda: TargetEntropy(least=1.0, most=0.0), "least is 1.0 and most is 0.0; wanted least ≤ most"),
         (lambda: TargetEntropy(gain=-1.0), "gain is -1.0; wanted a finite number ≥ 0"),
         (lambda: EntroPIC(coefficient=2.0), r"coefficient is 2.0; wanted a finite number in \[-1, 1\]"),
         (lambda: EntroPICReleased(threshold=95.0), r"threshold is 95.0; wanted a finite number in \[0, 1\]"),

@@ -115,11 +115,16 @@ def test_imports_point_down(path):
         "from . import policy",
         "import softmaxdyn.simulation",
         "if TYPE_CHECKING:\n    from softmaxdyn.cli import main",
-        "def to_xarray():\n    from .results import labelled",
     ],
 )
 def test_a_downward_import_passes(source):
     assert complaints(source, "simulation") == []
+
+
+def test_an_upward_import_on_the_list_passes_inside_a_function_only():
+    line = "from .results import labelled"
+    assert complaints(f"def to_xarray():\n    {line}", "trace") == []
+    assert len(complaints(line, "trace")) == 1
 
 
 @pytest.mark.parametrize(

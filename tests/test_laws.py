@@ -92,6 +92,15 @@ BASES = {"Intervention", "Selection", "Clip", "ReferencePenalty"}
 KEY = jax.random.key(5)
 COUNT = 32 * 8
 
+DRAWING = {"ClipCov", "ClipCovReleased", "ClipCovQuantile", "RandomTokens", "AtRandom", "PerMicroBatch"}  # by place
+FIRST_OF_EQUALS = {"KLCov", "KLCovTrueKL", "ClipCovTop", "ForkTokens", "Stare", "ClipVReleased"}
+
+
+def rows(keep):
+    """The names of the rows whose intervention is one to keep."""
+    return pytest.mark.parametrize("name", [name for name, row in ROWS.items() if keep(name, row.part)])
+
+
 with_a_neutral = pytest.mark.parametrize("name", [name for name, row in ROWS.items() if row.neutral is not None])
 with_a_share = pytest.mark.parametrize("name", [name for name, row in ROWS.items() if row.share is not None])
 every = pytest.mark.parametrize("name", ROWS)
@@ -123,13 +132,11 @@ def test_every_intervention_has_a_row():
 
 
 @with_a_neutral
-@pytest.mark.parametrize("key", [None, KEY], ids=["population", "sample"])
-def test_strength_zero_changes_nothing(name, key):
-    if key is None and name in ("PerMicroBatch",):
-        pytest.skip("splits a sample")
-    tokens = population() if key is None else sample()
-    bare = plain_push(tokens, NOW.prob.shape)
-    same(push_of(ready(ROWS[name].neutral), key, tokens, NOW), bare, 1e-11)
+def test_strength_zero_changes_nothing(name):
+    faces = [(KEY, sample())] if name == "PerMicroBatch" else [(KEY, sample()), (None, population())]
+    for key, tokens in faces:
+        bare = plain_push(tokens, NOW.prob.shape)
+        same(push_of(ready(ROWS[name].neutral), key, tokens, NOW), bare, 1e-11)
 
 
 @every
@@ -140,11 +147,9 @@ def test_a_constant_shift_of_the_logits_of_a_state_changes_nothing(name):
     same(push_of(moved, KEY, under(sample(), shifted), shifted), push_of(part, KEY, sample(), NOW), 1e-12)
 
 
-@every
+@rows(lambda name, part: part.kind == "off-policy-only")
 def test_off_policy_methods_are_plain_to_the_bit_on_the_first_inner_step(name):
     part = ready(ROWS[name].part)
-    if part.kind != "off-policy-only":
-        pytest.skip(f"{name} is {part.kind}")
     tokens = under(sample(), OLD)
     same(push_of(part, KEY, tokens, OLD), plain_push(tokens, OLD.prob.shape))
     changed = push_of(part, KEY, sample(), NOW)
@@ -166,24 +171,18 @@ def test_the_touched_share_is_the_stated_fraction(name):
     np.testing.assert_allclose(exact, row.share, rtol=1e-12)
 
 
-@every
+@rows(lambda name, part: name not in DRAWING | FIRST_OF_EQUALS)
 def test_permuting_the_tokens_permutes_the_result(name):
     part = ready(ROWS[name].part)
-    if name in ("ClipCov", "ClipCovReleased", "ClipCovQuantile", "RandomTokens", "AtRandom"):
-        pytest.skip("draws by place; its exact face is permuted in test_covariance")
-    if name in ("KLCov", "KLCovTrueKL", "ClipCovTop", "PerMicroBatch", "ForkTokens", "Stare", "ClipVReleased"):
-        pytest.skip("the first of equals goes first: ties are tested in their own files")
     order = jax.random.permutation(jax.random.key(8), COUNT)
     permuted = push_of(part, KEY, type(sample())(*(field[order] for field in sample())), NOW)
     straight = push_of(part, KEY, sample(), NOW)
     same(permuted, straight._replace(score=straight.score[order]), 1e-12)
 
 
-@every
+@rows(lambda name, part: part.scope not in ("batch", "group"))
 def test_a_split_into_micro_batches_changes_nothing_unless_the_scope_says_so(name):
     part = ready(ROWS[name].part)
-    if part.scope in ("batch", "group"):
-        pytest.skip(f"{name} uses statistics of its {part.scope}")
     whole = push_of(part, KEY, sample(), NOW)
     first = sample().episode < COUNT // 2
     halves = [sample()._replace(weight=jnp.where(mine, sample().weight, 0.0)) for mine in (first, ~first)]
@@ -209,11 +208,9 @@ def test_the_result_is_finite_at_extreme_ratios_and_probability_zero(name):
         assert bool(jnp.isfinite(push.score).all() and jnp.isfinite(push.field).all())
 
 
-@every
+@rows(lambda name, part: name not in DRAWING)
 def test_padding_counts_for_nothing(name):
     part, padding = ready(ROWS[name].part), jnp.arange(COUNT) % 4 == 0
-    if name in ("ClipCov", "ClipCovReleased", "ClipCovQuantile", "RandomTokens", "AtRandom", "PerMicroBatch"):
-        pytest.skip("draws by place")
     tokens = sample()._replace(weight=jnp.where(padding, 0.0, sample().weight))
     junk = tokens._replace(
         log_prob=jnp.where(padding, -7.0, tokens.log_prob), advantage=jnp.where(padding, 9.0, tokens.advantage)

@@ -12,7 +12,8 @@ import pandas
 import pytest
 
 from softmaxdyn import InputError
-from softmaxdyn.logs import REQUIRED, columns, make_log, read_log, sources
+from softmaxdyn.logs import REQUIRED, make_log, read_log, sources
+from softmaxdyn.logs.columns import LABELS
 
 SUFFIXES = ("npz", "jsonl", "csv", "parquet")
 RANDOM = np.random.default_rng(0)
@@ -85,7 +86,7 @@ def test_three_columns_are_enough(tmp_path, suffix):
 @pytest.mark.parametrize("kind", [bool, int, float])
 def test_masked_tokens_are_left_out_whatever_they_hold(tmp_path, suffix, kind):
     keep = np.arange(24) % 4 != 1
-    damaged = {name: np.where(keep, values, np.nan) for name, values in COLUMNS.items() if name not in columns.LABELS}
+    damaged = {name: np.where(keep, values, np.nan) for name, values in COLUMNS.items() if name not in LABELS}
     log = read_log(write(tmp_path, suffix, COLUMNS | damaged | {"mask": keep.astype(kind)}))
     assert same(log[:-1], make_log({name: values[keep] for name, values in COLUMNS.items()})[:-1])
     assert log.notes == ("6 tokens left out by the mask",)

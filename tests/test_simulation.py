@@ -14,6 +14,7 @@ from softmaxdyn.change import entropy_change
 from softmaxdyn.estimators import Sampled
 from softmaxdyn.policy import entropy, log_probs, probs
 from softmaxdyn.theory import lemma_1, remainder_bound, theorem_1, theorem_2
+from tests.compiled import compiled
 
 EPS = np.finfo(float).eps
 REWARDS = np.array([[0.3, 1.0, -0.5], [0.0, 0.2, 0.9]])
@@ -40,14 +41,12 @@ def policies(trace):
     return probs(jnp.asarray(trace.logits))
 
 
-@pytest.mark.parametrize("update", UPDATES)
-def test_each_row_is_what_the_formulas_say_of_that_step(update):
-    before = run(update, num_steps=7).logits
-    row = {name: x[7] for name, x in numbers(run(update, num_steps=8)).items() if name in ROWS}
-    z, delta = jnp.asarray(before), jnp.asarray(run(update, num_steps=8).logits - before)
+@compiled
+def formulas(z, delta):
+    """The row of a trace, by the public formulas."""
     p = probs(z)
     advantage = REWARDS - jnp.sum(p * REWARDS, -1, keepdims=True)
-    expected = {
+    return {
         "expected_return": BANDIT.expected_return(p),
         "visits": WEIGHTS,
         "entropy": entropy(z),
@@ -57,7 +56,14 @@ def test_each_row_is_what_the_formulas_say_of_that_step(update):
         "theorem_2": theorem_2(z, advantage, 0.7),
         "bound": remainder_bound(z, delta),
     }
-    for name, value in expected.items():  # δ is read off the logits, so its error is that of their rounding
+
+
+@pytest.mark.parametrize("update", UPDATES)
+def test_each_row_is_what_the_formulas_say_of_that_step(update):
+    before = run(update, num_steps=7).logits
+    row = {name: x[7] for name, x in numbers(run(update, num_steps=8)).items() if name in ROWS}
+    delta = run(update, num_steps=8).logits - before  # so its error is that of rounding the logits
+    for name, value in formulas(before, delta).items():
         assert np.allclose(row[name], value, rtol=1e-13, atol=8 * EPS), name
     assert np.allclose(row["remainder"], row["entropy_change"] - row["lemma_1"], rtol=0.0, atol=4 * EPS)
 
@@ -132,6 +138,7 @@ def test_weights_of_one_are_independent_bandits():
         assert np.allclose(together.entropy_change[:, s], alone.entropy_change[:, 0], rtol=1e-12, atol=1e-16)
 
 
+@compiled
 def surrogate_gradient(z, old, advantage):
     """∂/∂z of Σ_s w_s Σ_a π_old (π/π_old) A_old: what an inner step climbs."""
     return jax.grad(lambda z: jnp.sum(WEIGHTS[:, None] * old * jnp.exp(log_probs(z) - jnp.log(old)) * advantage))(z)

@@ -136,8 +136,7 @@ class PRIME(Advantage):
         A = whiten Σ_{u ≥ t} [c_R n/(n−1) (R − mean R) at the last token + c_q n/(n−1) (q_u − mean over the group of
             each response's mean q) at every token]
 
-    Its direction mixes R and q: not that of π∘(r − p) unless q is a linear function of r.
-
+    Its direction mixes R and q; it is not that of π∘(r − p) unless q is a linear function of r.
     source  Cui et al. 2025 (arXiv:2502.01456), released form; q comes from `process=ImplicitReward()` of the estimator
     trap    the baseline of q is subtracted at every token: longer responses pay it more often
     """

@@ -85,14 +85,12 @@ def recorded(
     group = np.zeros(episodes, int) if group is None else np.asarray(group)
     weight = np.ones(episodes) if weight is None else _floats("weight", weight, float)
     fields = {name: _floats(name, value, dtype) for name, value in fields.items()}
-    for name, value in {"mask": mask, "group": group, "weight": weight, **fields}.items():
-        wanted = reward.shape if name in ("mask", "values", "process") else (episodes,)
-        if value.shape != wanted:
-            raise InputError(f"{name} has shape {value.shape}; wanted {wanted}, to match the rewards")
+    _check_shapes(reward, {"mask": mask, "group": group, "weight": weight, **fields})
     if not np.isin(mask, (0.0, 1.0)).all() or not np.isin(weight, (0.0, 1.0)).all():
         raise InputError("mask and weight must hold nothing but 0 and 1")
-    if not np.isfinite(reward[mask > 0.0]).all():
-        raise InputError(f"{(~np.isfinite(reward[mask > 0.0])).sum()} rewards of valid tokens are NaN or infinite")
+    bad = ~np.isfinite(reward[mask > 0.0])
+    if bad.any():
+        raise InputError(f"{bad.sum()} rewards of valid tokens are NaN or infinite")
     number = np.unique(group, return_inverse=True)[1].reshape(-1)
     return Outcomes(
         reward=jnp.asarray(np.where(np.isfinite(reward), reward, 0.0)),
@@ -210,6 +208,13 @@ def whiten(outcomes: Outcomes, values: Float[Array, "E T"]) -> Float[Array, "E T
     bessel = jnp.where(sample, 1.0 / (1.0 - 1.0 / jnp.maximum(count, 2.0)), 1.0)
     variance = shrink * (spread + off**2) * bessel
     return jnp.where(outcomes.mask, (values - mean + off) / jnp.sqrt(variance + 1e-8), 0.0)
+
+
+def _check_shapes(reward: np.ndarray, parts: dict[str, Any]) -> None:
+    for name, value in parts.items():
+        wanted = reward.shape if name in ("mask", "values", "process") else reward.shape[:1]
+        if value.shape != wanted:
+            raise InputError(f"{name} has shape {value.shape}; wanted {wanted}, to match the rewards")
 
 
 def _floats(name: str, value: Any, dtype: Any) -> np.ndarray:

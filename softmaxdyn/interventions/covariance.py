@@ -12,11 +12,10 @@ from typing import Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from softmaxdyn.configs import Number, config, static
-from softmaxdyn.errors import InputError, check_fraction, check_integer, check_number, concrete
+from softmaxdyn.errors import InputError, check_fraction, check_integer, check_number, check_ordered
 from softmaxdyn.interventions.clips import PPOClip, check_bounds, outside
 from softmaxdyn.interventions.protocol import Intervention, Selection, touched
 from softmaxdyn.policy import Policy, softmax
@@ -93,7 +92,7 @@ class ClipCov(Selection):
 
     def __post_init__(self) -> None:
         check_fraction("fraction", self.fraction)
-        check_order("low", self.low, "high", self.high)
+        check_ordered("low", self.low, "high", self.high)
 
     def candidates(self, key: Key[Array, ""] | None, tokens: Tokens) -> Bool[Array, " N"]:
         """The tokens whose score is in the closed interval; a score is on a bound if rounding could put it there."""
@@ -154,7 +153,7 @@ class ClipCovQuantile(Selection):
     def __post_init__(self) -> None:
         for name in ("fraction", "top", "topmost"):
             check_fraction(name, getattr(self, name))
-        check_order("topmost", self.topmost, "top", self.top)
+        check_ordered("topmost", self.topmost, "top", self.top)
 
     def choose(self, key: Key[Array, ""] | None, tokens: Tokens) -> Float[Array, " N"]:
         """A random choice among the tokens of the band."""
@@ -295,11 +294,3 @@ def first_of(order: Int[Array, " N"], candidates: Float[Array, " N"], count: Flo
     inside = candidates[order] > 0.0
     taken = inside & (jnp.cumsum(inside) <= count)
     return jnp.zeros_like(candidates).at[order].set(taken.astype(candidates.dtype))
-
-
-def check_order(low_name: str, low: Number, high_name: str, high: Number) -> None:
-    """Raises InputError unless both are numbers and low ≤ high."""
-    check_number(low_name, low)
-    check_number(high_name, high)
-    if concrete(low) and concrete(high) and np.any(np.asarray(low) > np.asarray(high)):
-        raise InputError(f"{low_name} is {low} and {high_name} is {high}; wanted {low_name} ≤ {high_name}")

@@ -9,22 +9,13 @@ from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Bool, Float, Key
 
 from softmaxdyn.configs import Number, config
-from softmaxdyn.errors import InputError, check_fraction, check_number, concrete
+from softmaxdyn.errors import InputError, check_fraction, check_number, check_ordered
 from softmaxdyn.interventions.protocol import Selection
 from softmaxdyn.policy import Policy, centred
 from softmaxdyn.tokens import Push, Tokens, state_mass, token_mean, top_share
-
-
-def check_ordered(low_name: str, low: Number, high_name: str, high: Number) -> None:
-    """Raises InputError unless both are finite and low ≤ high."""
-    check_number(low_name, low)
-    check_number(high_name, high)
-    if concrete(low) and concrete(high) and np.any(np.asarray(low) > np.asarray(high)):
-        raise InputError(f"{low_name} is {low}, {high_name} is {high}; wanted {low_name} ≤ {high_name}")
 
 
 def entropy_score(tokens: Tokens) -> Float[Array, " N"]:
@@ -48,20 +39,6 @@ def spread(tokens: Tokens, values: Float[Array, " N"]) -> Float[Array, ""]:
     return jnp.sqrt(token_mean(tokens, (values - token_mean(tokens, values)) ** 2))
 
 
-def even_share(values: Float[Array, " N"], tokens: Tokens, fraction: Number, population: bool) -> Float[Array, " N"]:
-    """`top_share`, but tokens of the population that are equal in `values` take part in equal shares.
-
-    That is what a sample does on average, where such tokens come in any order.
-    """
-    share = top_share(values, tokens, fraction, population)
-    if not population:
-        return share
-    ties = jnp.unique(values, return_inverse=True, size=values.shape[0])[1]
-    mass = jax.ops.segment_sum(tokens.weight, ties, values.shape[0])[ties]
-    taken = jax.ops.segment_sum(tokens.weight * share, ties, values.shape[0])[ties]
-    return jnp.where(tokens.weight > 0.0, taken / jnp.where(mass > 0.0, mass, 1.0), 0.0)
-
-
 @config
 class ForkTokens(Selection):
     """Keeps the tokens of the highest state entropy, `fraction` of the batch; the mean still counts all.
@@ -78,7 +55,7 @@ class ForkTokens(Selection):
 
     def choose(self, key: Key[Array, ""] | None, tokens: Tokens) -> Float[Array, " N"]:
         """All but the top `fraction` by entropy."""
-        return 1.0 - even_share(tokens.entropy, tokens, self.fraction, population=key is None)
+        return 1.0 - top_share(tokens.entropy, tokens, self.fraction, population=key is None)
 
 
 def beyond(tokens: Tokens, distance: Float[Array, " N"], low: Number, high: Number) -> Float[Array, " N"]:
@@ -169,7 +146,7 @@ class ClipVReleased(Selection):
     def __call__(self, key: Key[Array, ""] | None, tokens: Tokens, policy: Policy | None, push: Push) -> Push:
         distance = centred_entropy_score(tokens, policy, "ClipVReleased")
         candidate = (tokens.advantage < 0.0) & (beyond(tokens, distance, self.low, jnp.inf) > 0.0)
-        worst = even_share(jnp.where(candidate, -distance, -jnp.inf), tokens, self.fraction, population=key is None)
+        worst = top_share(jnp.where(candidate, -distance, -jnp.inf), tokens, self.fraction, population=key is None)
         chosen = jnp.where(candidate, worst, 0.0)
         return self.act(chosen, tokens, policy, push)._replace(selected=chosen)
 

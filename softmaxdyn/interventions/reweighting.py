@@ -8,12 +8,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
 from softmaxdyn.configs import Number, config
-from softmaxdyn.errors import check_fraction, check_number
+from softmaxdyn.errors import check_fraction, check_number, check_ordered
 from softmaxdyn.interventions.clips import check_bounds, outside
-from softmaxdyn.interventions.gates import centred_entropy_score, check_ordered, entropy_score, even_share
+from softmaxdyn.interventions.gates import centred_entropy_score, entropy_score
 from softmaxdyn.interventions.protocol import Intervention
 from softmaxdyn.policy import Policy
-from softmaxdyn.tokens import Push, Tokens, ratio, token_mean
+from softmaxdyn.tokens import Push, Tokens, ratio, token_mean, top_share
 
 
 def unclipped_loss(tokens: Tokens, low: Number, high: Number) -> Float[Array, " N"]:
@@ -199,7 +199,7 @@ class Stare(Intervention):
 
     def _rare(self, tokens: Tokens, side: Float[Array, " N"], population: bool) -> Float[Array, " N"]:
         those = tokens._replace(weight=jnp.where(side > 0.0, tokens.weight, 0.0))
-        return even_share(-tokens.log_prob, those, self.fraction, population)
+        return top_share(-tokens.log_prob, those, self.fraction, population)
 
 
 @config

@@ -57,12 +57,12 @@ def _is_number(value: Any) -> bool:
 
 
 def labels(role: str, values: Any, known: dict[Any, int]) -> np.ndarray:
-    """A number from 0 up for each label, as it first appears; NaN for a missing one. `known` holds those seen so far."""
+    """A number from 0 up for each label, as it first appears; NaN for a missing one. `known` has those seen before."""
     import pandas
 
     try:
         codes, names = pandas.factorize(values if isinstance(values, np.ndarray) else pandas.Series(values).array)
-        numbers = [known.setdefault(label, len(known)) for label in names]
+        seen = [known.setdefault(label, len(known)) for label in names]
     except TypeError:
         raise InputError(f"{role} holds {reprlib.repr(values[0])}; wanted one label a token") from None
-    return np.append(np.asarray(numbers, float), np.nan)[codes]
+    return np.append(np.asarray(seen, float), np.nan)[codes]
