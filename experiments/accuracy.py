@@ -1,6 +1,6 @@
 """How accurate are ΔH and the remainder of Lemma 1? Against arithmetic of up to 600 digits, on hard cases.
 
-Prints the largest relative errors (in 3 minutes) and writes figures/accuracy.json: one row for each dtype, kind of step,
+Prints the largest relative errors (in 3 minutes) and writes figures/accuracy.json: a row for each dtype, kind of step,
 family of policies, K and quantity. A value that is a small difference of large terms has lost digits that no sum in the
 same precision can hold: κ = Σ|terms|/|value| says how many, and `eps_of_terms` is error/(eps Σ|terms|), which needs no
 excuse. Run: python experiments/accuracy.py [cases per hundred, 100 by default]
@@ -68,7 +68,7 @@ def row(kind, dtype, actions, family, quantity, cases):
 
 def table(rows):
     """The rows as text, K by K put together."""
-    yield "dtype    step    family        quantity         largest   κ there  if κ ≤ 10        over from κ  eps of terms"
+    yield "dtype    step    family        quantity         largest   κ there  if κ ≤ 10        over from κ eps of terms"
     for key in dict.fromkeys((r["dtype"], r["step"], r["family"], r["quantity"]) for r in rows):
         group = [r for r in rows if (r["dtype"], r["step"], r["family"], r["quantity"]) == key]
         worst = max(group, key=lambda r: r["largest_relative_error"])
@@ -77,7 +77,7 @@ def table(rows):
         least = min(r["least_condition_over_the_limit"] for r in group)
         line = "{:8} {:7} {:13} {:14}".format(*key)
         line += f" {worst['largest_relative_error']:9.1e} {worst['condition_there']:9.3g} {well:9.1e}"
-        yield f"{line} {over:>11} {least:6.3g} {max(r['eps_of_terms'] for r in group):15.1f}"
+        yield f"{line} {over:>11} {least:6.3g} {max(r['eps_of_terms'] for r in group):12.1f}"
 
 
 def main():

@@ -158,6 +158,7 @@ METHODS: dict[str, Method] = {
     "trpo": Method("natural direction, a step of given KL", adv.RLOO(), (), update=TRPO()),
     # other rewards
     "random_reward": Method("coin flips for rewards", reward=rewards.RandomReward()),
+    "format_reward": Method("1 for every second action", reward=rewards.FormatReward()),
     "incorrect_reward": Method("1 − r", reward=rewards.IncorrectReward()),
     "majority_reward": Method("1 for the mode", reward=rewards.MajorityReward()),
     "self_certainty": Method("KL(uniform‖π) for reward", reward=rewards.SelfCertainty()),

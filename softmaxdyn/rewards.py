@@ -103,10 +103,12 @@ class ActionReward:
 class FormatReward(ActionReward):
     """1 for the actions of a set, whatever they are worth; `actions` [A] or [S, A] holds 0 and 1 (or False and True).
 
+    Without `actions` the set is every second action, the first included.
+
     source  the format reward of Shao et al. 2025 (arXiv:2506.10947); the expected step goes along π∘(1_F − π_F)
     """
 
-    actions: Any
+    actions: Any = None
 
     def __post_init__(self) -> None:
         if concrete(self.actions) or isinstance(self.actions, list | tuple):
@@ -120,7 +122,7 @@ class FormatReward(ActionReward):
 
     def table(self, policy: Policy) -> Float[Array, "S A"]:
         """1 in the set, else 0."""
-        chosen = jnp.asarray(self.actions)
+        chosen = jnp.arange(policy.prob.shape[1]) % 2 == 0 if self.actions is None else jnp.asarray(self.actions)
         if chosen.shape not in (policy.prob.shape, policy.prob.shape[1:]):
             raise InputError(
                 f"actions have shape {chosen.shape}; wanted {policy.prob.shape} or {policy.prob.shape[1:]}"

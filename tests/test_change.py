@@ -51,9 +51,9 @@ def test_the_error_is_that_of_rounding_each_term_once(dtype, move):
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-def test_a_far_action_does_not_cost_the_digits_of_the_likely_ones(dtype):
-    logits = np.array([0.0, 0.1, -60.0], dtype)
-    delta = np.array([1e-3, 2e-3, 3.0], dtype)
+@pytest.mark.parametrize("small", [1e-2, 1e-3, 1e-4])
+def test_a_far_action_does_not_cost_the_digits_of_the_likely_ones(small, dtype):
+    logits, delta = np.array([0.0, 0.1, -60.0], dtype), np.array([small, 2.7 * small, 3.0], dtype)
     value, exact = change(logits, delta), exact_step(logits, delta)
     assert relative_error(value.remainder, exact.remainder) <= rounding_error(logits, delta, dtype)
 
