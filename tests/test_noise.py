@@ -151,7 +151,7 @@ def test_the_noise_is_of_size_step_size_squared_over_samples():
         expected_entropy_change(**MANY, estimator=Sampled(groups, 4), step_size=eta).noise[0]
         for groups, eta in [(1, 0.1), (3, 0.2)]
     )
-    assert more == pytest.approx(4.0 / 3.0 * few, rel=1e-12)
+    assert float(more) == pytest.approx(4.0 / 3.0 * float(few), rel=1e-12)
 
 
 @pytest.mark.parametrize("advantage", [Baseline(0.4), RLOO(), ReMax()], ids=name)
