@@ -20,7 +20,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
-from softmaxdyn.policy import Policy, centred, exp_minus_linear, relative_to, softmax
+from softmaxdyn.policy import Policy, centred, exp_minus_linear, lost_digits, relative_to, softmax
 
 
 class Change(NamedTuple):
@@ -54,9 +54,8 @@ def decompose(policy: Policy, delta: Float[Array, "..."], axis: int = -1) -> Cha
     """The exact change of one step δ from `policy` and its parts, each as a sum that does not cancel.
 
     error   measured against mpmath on 18,864 cases (experiments/accuracy.py: K from 2 to 1000, π down to 1e-290, masks,
-            steps 1e-12 … 10), largest of |error|/|value| for steps up to 1 / up to 10: 5.7e-14 / 9.7e-14 (f64) and
-            3.7e-6 / 3.7e-6 (f32) while Σ|terms| ≤ 10 |value|. Closer to a zero of the value, where its terms cancel,
-            ≤ (5 + g) eps Σ|terms|, g the largest |z − z_mode| + |δ − δ_mode|.
+            steps 1e-12 … 10): |error| ≤ 5 eps Σ|terms|. So |error|/|value| is at most 7.2e-15 (f64) and 2.1e-6 (f32)
+            while Σ|terms| ≤ 10 |value|, and loses digits only close to a zero of the value, where its terms cancel.
     """
     d = centred(policy, delta, axis)
     small = jnp.max(jnp.abs(d), axis) <= 0.5
@@ -119,9 +118,13 @@ def _kl(after: Policy, policy: Policy, axis: int) -> Float[Array, "..."]:
 def _softmax_of_sum(policy: Policy, delta: Float[Array, "..."], axis: int) -> Policy:
     """softmax(z + δ), added relative to the mode of the step's own scale, so that a common shift costs no digits."""
     unmasked = policy.log_prob > -jnp.inf
-    x = relative_to(policy.mode, jnp.where(unmasked, policy.logits, 0.0), axis)
-    y = relative_to(policy.mode, jnp.where(unmasked, delta, 0.0), axis)
-    return softmax(jnp.where(unmasked, x + y, -jnp.inf), axis)
+    z, delta = jnp.where(unmasked, policy.logits, 0.0), jnp.where(unmasked, delta, 0.0)
+    x, y = relative_to(policy.mode, z, axis), relative_to(policy.mode, delta, axis)
+    total = x + y
+    kept = total - x
+    low = (x - (total - kept)) + (y - kept)
+    low += lost_digits(policy.mode, z, x, axis) + lost_digits(policy.mode, delta, y, axis)
+    return softmax(jnp.where(unmasked, total, -jnp.inf), axis, low)
 
 
 def _log_mean_exp(policy: Policy, d: Float[Array, "..."], axis: int) -> Float[Array, "..."]:

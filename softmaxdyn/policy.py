@@ -29,13 +29,22 @@ class Policy(NamedTuple):
     mode: Bool[Array, "..."]
 
 
-def softmax(logits: Float[ArrayLike, "..."], axis: int = -1) -> Policy:
-    """The policy of `logits`: with i the mode, x = z − z_i, s = Σ_{a≠i} eˣ: π = eˣ/(1+s), H = log1p(s) − E x."""
+def softmax(logits: Float[ArrayLike, "..."], axis: int = -1, low: Float[Array, "..."] | None = None) -> Policy:
+    """The policy of `logits`: with i the mode, x = z − z_i, s = Σ_{a≠i} eˣ: π = eˣ/(1+s), H = log1p(s) − E x.
+
+    eˣ is that of the exact difference: rounding x alone would cost π up to |x|/2 ulp. `low` holds digits of the logits
+    beyond their last.
+    """
     logits = jnp.asarray(logits)
     mode = is_mode(logits, axis)
     unmasked = logits > -jnp.inf
-    x = jnp.where(unmasked, relative_to(mode, jnp.where(unmasked, logits, 0.0), axis), 0.0)
+    z = jnp.where(unmasked, logits, 0.0)
+    x = jnp.where(unmasked, relative_to(mode, z, axis), 0.0)
+    lost = lost_digits(mode, z, x, axis)
+    if low is not None:
+        lost += relative_to(mode, jnp.where(unmasked, low, 0.0), axis)
     e = jnp.where(unmasked, jnp.exp(x), 0.0)
+    e = jnp.where(e > 0.0, e + e * jnp.clip(lost, -0.1, 0.1), 0.0)
     s = jnp.sum(jnp.where(mode, 0.0, e), axis, keepdims=True)
     prob = e / (1.0 + s)
     mean_x = jnp.sum(prob * x, axis, keepdims=True)
@@ -58,6 +67,15 @@ def is_mode(logits: Float[Array, "..."], axis: int = -1) -> Bool[Array, "..."]:
 def relative_to(mode: Bool[Array, "..."], values: Float[Array, "..."], axis: int = -1) -> Float[Array, "..."]:
     """values − (their value at the mode): one correctly rounded subtraction an action."""
     return values - jnp.sum(jnp.where(mode, values, 0.0), axis, keepdims=True)
+
+
+def lost_digits(
+    mode: Bool[Array, "..."], values: Float[Array, "..."], x: Float[Array, "..."], axis: int = -1
+) -> Float[Array, "..."]:
+    """What rounding took from x = values − (their value at the mode): exact (the two-sum of Møller and Knuth)."""
+    top = jnp.sum(jnp.where(mode, values, 0.0), axis, keepdims=True)
+    kept = values - x
+    return jax.lax.stop_gradient((kept - top) + (values - (x + kept)))
 
 
 def centred(policy: Policy, values: Float[ArrayLike, "..."], axis: int = -1) -> Float[Array, "..."]:
@@ -88,7 +106,7 @@ def entropy(logits: Float[ArrayLike, "..."], axis: int = -1) -> Float[Array, "..
     """H = −Σ_a π_a log π_a = log1p(s) − E x, a sum of non-negative terms: never negative, never NaN.
 
     units     nats, one number a state
-    error     ≤ (4 + g/2) eps of H, g the largest |z − z_mode|: measured 4e-15 at a gap of 40, 6e-14 near 700 (f64)
+    error     ≤ 4 eps of H down to H = 1e-290 (f64)
     gradient  ∂H/∂z_a = −π_a (log π_a + H) = −S_a, finite for masked actions
     """
     return softmax(logits, axis).entropy

@@ -124,7 +124,7 @@ def remainder_bound(
     """(1/8 + log(K−1)/(12√3)) · osc(δ)² ≥ |ΔH + Cov_π(log π, δ)|: for every policy and every step.
 
     K counts the unmasked actions of the state and osc is max − min over them. For K = 2 the constant, 1/8, cannot be
-    improved; the largest ratio |remainder|/osc² found by search is 0.130 (K=3), 0.168 (10), 0.258 (100), against 0.158,
+    improved; the largest ratio |remainder|/osc² found by search is 0.132 (K=3), 0.168 (10), 0.263 (100), against 0.158,
     0.231 and 0.346 here. (A cruder chain of estimates gives 1/8 + ½ log K.)
 
     proof   The remainder is ∫₀¹ (1−t) H''(t) dt, so half a bound on |H''|/osc² will do. By T9, H'' = −F(δ) F the
@@ -138,7 +138,7 @@ def remainder_bound(
             log 2 where m > 0 (three actions at least). There, upwards: for s, n ≤ ½ concavity of log gives
             4B ≤ (1−m)²(1 + 2m log((1−m)/m)) < 1.18; for s > ½, B ≤ sn(1 + (1−2n) log 2 + 2m log(n/m)) < 0.31;
             both below ¼ + log 2/(6√3) = 0.316. Downwards the terms free of L are at most
-            n(1−2n) log(1/n) + s(1−2s) log(1/s) < 0.2 (one of them if s > ½), below ¼.
+            sn(1−2n) log(1/n) + sn(1−2s) log(1/s) < 0.2 (one of them if s > ½), below ¼.
     source  T10, with a constant of our own
     """
     logits = jnp.asarray(logits)

@@ -94,12 +94,11 @@ def rounding_error(logits, delta, dtype):
     """What rounding may cost, as a multiple of `change_scale` or `remainder_scale`.
 
     Each term is a product of π, a function of the step and u. The sums over K actions cost at most K eps, some 16
-    operations a term cost eps each, and the exponents of π and π'/π, each rounded twice, cost |exponent| eps. What
-    centring costs, K eps E|x| at worst in u and K eps E|y| in d (x and y are relative to the mode), is in the scale.
+    operations a term cost eps each, and the exponent of π'/π, rounded twice, costs |exponent| eps. What centring
+    costs, K eps E|x| at worst in u and K eps E|y| in d (x and y are relative to the mode), is in the scale.
     """
     live = np.isfinite(logits)
-    exponents = np.ptp(np.asarray(logits, float)[live]) + np.ptp(np.asarray(delta, float)[live])
-    return float(np.finfo(dtype).eps) * (len(live) + 16 + exponents)
+    return float(np.finfo(dtype).eps) * (len(live) + 16 + np.ptp(np.asarray(delta, float)[live]))
 
 
 def error(value, exact):

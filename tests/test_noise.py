@@ -118,19 +118,21 @@ def batch():
 
 
 @jax.jit
-def changes(advantage, batch):
-    """(ΔH, remainder) of every step."""
+def steps_of(advantage, batch):
+    """The step δ of every batch, [B, 1, A]."""
     policy = softmax(jnp.asarray(MANY["logits"]))
     weight = Sampled(1, 2, advantage).advantages(batch, MANY["problem"], policy) * batch.weight[:, None] * STEPS
     table = jnp.einsum("bi,bia->ba", weight.reshape(STEPS, -1), jax.nn.one_hot(batch.action, 4).reshape(STEPS, -1, 4))
-    delta = ETA * (table - policy.prob * table.sum(1, keepdims=True))
-    change = jax.vmap(lambda d: decompose(policy, d[None]))(delta)
-    return change.entropy_change[:, 0], change.remainder[:, 0]
+    return ETA * (table - policy.prob * table.sum(1, keepdims=True))[:, None]
+
+
+changes = jax.jit(jax.vmap(lambda step: decompose(softmax(jnp.asarray(MANY["logits"])), step)))
 
 
 @each
 def test_many_sampled_steps_change_the_entropy_as_predicted_and_the_noise_is_resolved(advantage, batch):
-    total, remainder = (np.asarray(x) for x in changes(advantage, batch))
+    change = changes(steps_of(advantage, batch))
+    total, remainder = (np.asarray(x)[:, 0] for x in (change.entropy_change, change.remainder))
     expected = expected_entropy_change(MANY["problem"], Sampled(GROUPS, SIZE, advantage), MANY["logits"], ETA)
     second = float((expected.drift + expected.noise)[0])
     errors = [x.std(ddof=1) / np.sqrt(STEPS) for x in (total, remainder)]
