@@ -1,6 +1,9 @@
 """softmaxdyn: exact entropy dynamics of tabular softmax policies under policy gradient, beside what theory predicts."""
 
-from softmaxdyn import advantages, change, interventions, policy, rewards, theory
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from softmaxdyn import advantages, change, policy, rewards, theory
 from softmaxdyn.advantages import *  # noqa: F403
 from softmaxdyn.advantages import __all__ as _advantages
 from softmaxdyn.algorithms import Algorithm
@@ -8,9 +11,6 @@ from softmaxdyn.change import entropy_change, remainder
 from softmaxdyn.configs import config, static
 from softmaxdyn.errors import InputError
 from softmaxdyn.estimators import AEPO, Exact, OffPolicy, Sampled
-from softmaxdyn.interventions import *  # noqa: F403
-from softmaxdyn.interventions import __all__ as _interventions
-from softmaxdyn.methods import METHODS, build
 from softmaxdyn.policy import entropy, kl_divergence, log_probs, probs, sample
 from softmaxdyn.problems import Bandit, Episode, Problem
 from softmaxdyn.simulation import simulate
@@ -27,6 +27,11 @@ from softmaxdyn.theory import (
 from softmaxdyn.tokens import Push, Tokens
 from softmaxdyn.trace import Trace
 from softmaxdyn.updates import TRPO, Adam, Momentum, NaturalPG, VanillaPG
+
+if TYPE_CHECKING:
+    from softmaxdyn import interventions
+    from softmaxdyn.interventions import *  # noqa: F403
+    from softmaxdyn.methods import METHODS, build
 
 __version__ = "0.1.0"
 
@@ -75,4 +80,15 @@ __all__ = [
     "theorem_2",
     "theory",
 ]
-__all__ += _advantages + _interventions
+__all__ += _advantages
+
+
+def __getattr__(name: str) -> Any:
+    """The interventions and the named methods, which load when one is asked for."""
+    if name in ("METHODS", "build"):
+        return getattr(import_module("softmaxdyn.methods"), name)
+    if not name.startswith("_"):
+        interventions = import_module("softmaxdyn.interventions")
+        if name in interventions.__all__:
+            return getattr(interventions, name)
+    raise AttributeError(f"module 'softmaxdyn' has no attribute {name!r}")

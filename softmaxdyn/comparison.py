@@ -15,7 +15,6 @@ from jaxtyping import Array, Float, Key
 from softmaxdyn.algorithms import Algorithm
 from softmaxdyn.configs import config, with_dtype
 from softmaxdyn.errors import InputError, check_integer
-from softmaxdyn.estimators import Exact
 from softmaxdyn.interventions import Intervention
 from softmaxdyn.policy import Policy, centred, softmax
 from softmaxdyn.problems import Problem
@@ -156,9 +155,7 @@ def interval(values: Float[np.ndarray, " R"], seed: int = 0) -> tuple[float, flo
 def expected_step(problem: Problem, algorithm: Algorithm, logits: Any, inner_steps: int = 1) -> Float[Array, "S A"]:
     """The first outer step in exact mode: the expectation over all samples (the large-group limit)."""
     start = starting_logits(problem, logits)
-    advantage = getattr(algorithm.estimator, "advantage", None)
-    reward = getattr(algorithm.estimator, "reward", Exact().reward)
-    exact = algorithm.estimator if not algorithm.estimator.draws else Exact(advantage, reward)
+    exact = algorithm.estimator.population()
     ready = Algorithm(algorithm.update, exact, algorithm.interventions).start(start)
     return quick_jit(step, "inner_steps")(with_dtype(problem, start.dtype), ready, softmax(start), None, inner_steps)[0]
 
@@ -247,10 +244,8 @@ def report_card(
 def classify(problem: Problem, algorithm: Algorithm, logits: Any) -> tuple[str, bool]:
     """(kind, whether the first inner step is plain to the bit), measured in exact mode at `logits` and one step on."""
     start = starting_logits(problem, logits)
-    exact = Exact(
-        getattr(algorithm.estimator, "advantage", None), getattr(algorithm.estimator, "reward", Exact().reward)
-    )
     problem, ready = with_dtype(problem, start.dtype), algorithm.start(start)
+    exact = ready.estimator.population()
     tokens = exact(None, problem, softmax(start))
     plain = Algorithm(ready.update, exact).start(start)
     moved = start + quick_jit(step, "inner_steps")(problem, plain, softmax(start), None, inner_steps=1)[0]

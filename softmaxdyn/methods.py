@@ -129,7 +129,7 @@ METHODS: dict[str, Method] = {
     "repo": Method("A − β (log π − E log π)", interventions=(_CLIP, iv.REPO())),
     "repo_rescaled": Method("A scaled by 1 ∓ ζ log π", interventions=(_CLIP, iv.REPORescaled())),
     "aepo": Method("adds correct samples of a tempered policy", adv.RLOO(), (), around=AEPO()),
-    "luffy": Method("adds foreign samples, shaped", interventions=(_CLIP, iv.LUFFY()), around=OffPolicy()),
+    "luffy": Method("adds foreign samples, shaped", interventions=(iv.LUFFY(),), around=OffPolicy()),
     "prime": Method("RLOO on outcome and implicit process reward", adv.PRIME(), process=rewards.ImplicitReward()),
     # fields
     "entropy_bonus": Method("adds α ∂H/∂z", interventions=(_CLIP, iv.EntropyBonus())),

@@ -15,11 +15,10 @@ from softmaxdyn.algorithms import Algorithm
 from softmaxdyn.change import Change, decompose
 from softmaxdyn.configs import with_dtype
 from softmaxdyn.errors import InputError, check_integer, concrete
-from softmaxdyn.interventions.protocol import touched
 from softmaxdyn.policy import Policy, centred, softmax
 from softmaxdyn.problems import Problem
 from softmaxdyn.theory import remainder_bound
-from softmaxdyn.tokens import Tokens, gradient, plain_push, token_mean, under
+from softmaxdyn.tokens import Tokens, gradient, plain_push, token_mean, touched, under
 from softmaxdyn.trace import Trace
 
 _BUFFER = 2**20  # numbers that one compiled call may record before they are handed over

@@ -101,9 +101,13 @@ def single_logit_entropy(
     index = jnp.broadcast_to(jnp.asarray(action), policy.entropy.shape)[..., None]
     p, log_p = (jnp.take_along_axis(x, index, -1)[..., 0] for x in (policy.prob, policy.log_prob))
     x = jnp.asarray(shift, p.dtype)
+    own = jax.lax.broadcasted_iota(index.dtype, policy.prob.shape, policy.prob.ndim - 1) == index
+    others = jnp.sum(jnp.where(own, 0.0, policy.prob), -1)  # 1 − p, without loss at p → 1
     growth = p * jnp.expm1(x)
+    m = others + p * jnp.exp(x)
     moved = growth * log_p + p * jnp.exp(x) * x
-    return jnp.log1p(growth) + (policy.entropy - jnp.where(p > 0.0, moved, 0.0)) / (1.0 + growth)
+    log_m = jnp.where(jnp.abs(growth) < 0.5, jnp.log1p(growth), jnp.log(m))
+    return log_m + (policy.entropy - jnp.where(p > 0.0, moved, 0.0)) / m
 
 
 def second_order(
@@ -190,6 +194,7 @@ def binary_reward_entropy(
 
     Natural PG with a binary reward freezes H₊ and H₋; H rises until p* = e^{H₊}/(e^{H₊} + e^{H₋}) and ends at H₊ (T15).
     """
+    success = jnp.clip(jnp.asarray(success), 0.0, 1.0)
     binary = jax.scipy.special.entr(success) + jax.scipy.special.entr(1.0 - success)
     return binary + success * entropy_correct + (1.0 - success) * entropy_wrong
 

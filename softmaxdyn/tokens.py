@@ -125,3 +125,10 @@ def _even_among_equals(share: Float[Array, " N"], values: Float[Array, " N"], to
 def mix(share: Float[Array, " N"], chosen: Float[Array, " N"], other: Float[Array, " N"]) -> Float[Array, " N"]:
     """other + share (chosen − other): a token of the population may be chosen in part."""
     return jnp.where(share >= 1.0, chosen, other + share * (chosen - other))
+
+
+def touched(before: Push, after: Push) -> Float[Array, " N"]:
+    """The share of each token that an intervention touched: what it says, or else the tokens whose score it changed."""
+    if after.selected is not before.selected:
+        return after.selected
+    return (after.score != before.score).astype(after.score.dtype)

@@ -291,6 +291,8 @@ def test_ctrl_c_is_one_line_with_code_130_and_leaves_nothing(tmp_path, moment):
 import os, signal, threading, time
 from softmaxdyn import cli, results
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
+
 def press():
     os.kill(os.getpid(), signal.SIGINT)
 

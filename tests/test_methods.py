@@ -29,7 +29,7 @@ DEPARTING = {
     "steer_released": {},
     "steer_exact": {},
     "clip_cov_quantile": {},
-    "clip_v": {"low": 0.5, "high": 0.5},
+    "clip_v": {"low": 0.8, "high": 0.8},
     "clip_b": {"low": 0.5, "high": 0.5},
     "stare": {"target": 10.0},
     "repo": {},

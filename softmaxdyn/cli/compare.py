@@ -66,15 +66,16 @@ def compare(
     if problem == "pool":
         options = {"prompts": 20, "actions": 10, "correct": 0.2} | {k: v for k, v in options.items() if v is not None}
     setting = read_problem(problem, seed, columns, options)
-    folder = output_folder(out)
     jax.config.update("jax_enable_x64", True)
     eta = 0.5 / float(np.mean(setting.problem.weights)) if step_size is None else step_size
     common: dict[str, Any] = {"step_size": eta, "groups": groups, "group_size": group_size}
     own = build(method, **common) if method in METHODS else _loaded(method, Sampled(groups, group_size), VanillaPG(eta))
+    against_others = {name: build(name, **common) for name in others}
+    folder = output_folder(out)
     card = report_card(
         setting.problem,
         (method.rpartition(":")[2], own),
-        {name: build(name, **common) for name in others},
+        against_others,
         logits=setting.logits,
         num_steps=steps,
         inner_steps=inner_steps,

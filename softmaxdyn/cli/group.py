@@ -116,13 +116,14 @@ def refuse_no_place(option: str, file: str | None) -> None:
 def print_table(columns: Mapping[str, Iterable[str]], *, left: int = 0) -> None:
     """A plain table by rich: headings and cells, the first `left` columns flush left, wide enough for every number."""
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False)
     for place, heading in enumerate(columns):
         table.add_column(heading, justify="left" if place < left else "right", no_wrap=True)
     for cells in zip(*columns.values(), strict=True):
-        table.add_row(*cells)
+        table.add_row(*map(escape, cells))
     Console(width=200).print(table)
 
 

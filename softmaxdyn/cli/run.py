@@ -79,7 +79,6 @@ def run(
     check_number("--step-size", 0.0 if step_size is None else step_size, low=0.0)
     numbers = _numbers(ctx, method)
     setting = read_problem(problem, seed, columns, options)
-    folder = output_folder(out)
     jax.config.update("jax_enable_x64", True)
     logits = np.asarray(setting.logits, dtype)
     updates = {UPDATES[kind][0]: _update(kind, step_size, setting) for kind in ([update] if update else UPDATES)}
@@ -90,6 +89,7 @@ def run(
         eta = (given or updates["PG"]).step_size
         batch: dict[str, Any] = {"mode": mode, "groups": groups, "group_size": group_size, "update": given}
         algorithms = {method: build(method, step_size=eta, **batch, **numbers)}
+    folder = output_folder(out)
     runs = {}
     for name, algorithm in algorithms.items():
         keys = jax.random.split(jax.random.key(seed), seeds) if algorithm.estimator.draws else [None]

@@ -17,9 +17,9 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from softmaxdyn.configs import Number, config, static
 from softmaxdyn.errors import InputError, check_fraction, check_integer, check_number, check_ordered
 from softmaxdyn.interventions.clips import PPOClip, check_bounds, outside
-from softmaxdyn.interventions.protocol import Intervention, Selection, touched
+from softmaxdyn.interventions.protocol import Intervention, Selection
 from softmaxdyn.policy import Policy, softmax
-from softmaxdyn.tokens import Push, Tokens, covariance_score, mix, ratio, state_mass, top_share
+from softmaxdyn.tokens import Push, Tokens, covariance_score, mix, ratio, state_mass, top_share, touched
 
 
 @config

@@ -60,10 +60,3 @@ class Selection(Intervention):
     def __call__(self, key: Key[Array, ""] | None, tokens: Tokens, policy: Policy | None, push: Push) -> Push:
         chosen = self.choose(key, tokens)
         return self.act(chosen, tokens, policy, push)._replace(selected=chosen)
-
-
-def touched(before: Push, after: Push) -> Float[Array, " N"]:
-    """The share of each token that an intervention touched: what it says, or else the tokens whose score it changed."""
-    if after.selected is not before.selected:
-        return after.selected
-    return (after.score != before.score).astype(after.score.dtype)
