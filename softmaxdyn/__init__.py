@@ -45,6 +45,7 @@ __all__ = [
     "Episode",
     "Exact",
     "InputError",
+    "Intervention",
     "Momentum",
     "NaturalPG",
     "OffPolicy",
