@@ -31,6 +31,7 @@ from softmaxdyn.updates import TRPO, Adam, Momentum, NaturalPG, VanillaPG
 if TYPE_CHECKING:
     from softmaxdyn import interventions
     from softmaxdyn.interventions import *  # noqa: F403
+    from softmaxdyn.interventions import Intervention
     from softmaxdyn.methods import METHODS, build
 
 __version__ = "0.1.0"
