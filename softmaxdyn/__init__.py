@@ -3,16 +3,23 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from softmaxdyn import advantages, change, policy, rewards, theory
+from softmaxdyn import advantages, aggregation, change, policy, rewards, theory, trajectories
 from softmaxdyn.advantages import *  # noqa: F403
 from softmaxdyn.advantages import __all__ as _advantages
+from softmaxdyn.aggregation import (
+    SequenceMeanTokenMean,
+    SequenceMeanTokenSum,
+    SequenceMeanTokenSumNorm,
+    TokenMean,
+    TokenSum,
+)
 from softmaxdyn.algorithms import Algorithm
 from softmaxdyn.change import entropy_change, remainder
 from softmaxdyn.configs import config, static
 from softmaxdyn.errors import InputError
 from softmaxdyn.estimators import AEPO, Exact, OffPolicy, Sampled
 from softmaxdyn.policy import entropy, kl_divergence, log_probs, probs, sample
-from softmaxdyn.problems import Bandit, Episode, Problem
+from softmaxdyn.problems import MDP, Bandit, Episode, Problem, TokenTree
 from softmaxdyn.simulation import simulate
 from softmaxdyn.theory import (
     certified_step_size,
@@ -26,7 +33,7 @@ from softmaxdyn.theory import (
 )
 from softmaxdyn.tokens import Push, Tokens
 from softmaxdyn.trace import Trace
-from softmaxdyn.updates import TRPO, Adam, Momentum, NaturalPG, VanillaPG
+from softmaxdyn.updates import TRPO, Adam, KernelPG, Momentum, NaturalPG, Shared, SharedNaturalPG, VanillaPG
 
 if TYPE_CHECKING:
     from softmaxdyn import interventions
@@ -38,6 +45,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AEPO",
+    "MDP",
     "METHODS",
     "TRPO",
     "Adam",
@@ -47,16 +55,26 @@ __all__ = [
     "Exact",
     "InputError",
     "Intervention",
+    "KernelPG",
     "Momentum",
     "NaturalPG",
     "OffPolicy",
     "Problem",
     "Push",
     "Sampled",
+    "SequenceMeanTokenMean",
+    "SequenceMeanTokenSum",
+    "SequenceMeanTokenSumNorm",
+    "Shared",
+    "SharedNaturalPG",
+    "TokenMean",
+    "TokenSum",
+    "TokenTree",
     "Tokens",
     "Trace",
     "VanillaPG",
     "advantages",
+    "aggregation",
     "build",
     "certified_step_size",
     "change",
@@ -81,6 +99,7 @@ __all__ = [
     "theorem_1",
     "theorem_2",
     "theory",
+    "trajectories",
 ]
 __all__ += _advantages
 

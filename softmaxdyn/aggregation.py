@@ -1,5 +1,6 @@
 """Aggregations: how much each token weighs in the loss, loss = Σ weight · L; every one is 0 on padding.
 
+`share` [E] counts each episode as that many (default: one), as for the population, where every response is listed once.
 A denominator left out is that of the mask; given (of a whole batch or of all devices), the weights of micro-batches add
 up to those of the batch. A mask without tokens gives weights of 0, never 0/0. Names and formulas are verl 0.9.1's.
 """
@@ -19,7 +20,7 @@ from softmaxdyn.errors import check_number
 class Aggregation(Protocol):
     """A config that is called on a mask (1 for a token, 0 for padding) and gives the weights."""
 
-    def __call__(self, mask: Float[Array, "E T"]) -> Float[Array, "E T"]:
+    def __call__(self, mask: Float[Array, "E T"], share: Float[Array, " E"] | None = None) -> Float[Array, "E T"]:
         """The weight of every token of E episodes."""
 
 
@@ -32,16 +33,16 @@ class TokenMean:
     def __post_init__(self) -> None:
         check_denominator("tokens", self.tokens)
 
-    def __call__(self, mask: Float[Array, "E T"]) -> Float[Array, "E T"]:
-        return mask / _or(self.tokens, jnp.sum(mask))
+    def __call__(self, mask: Float[Array, "E T"], share: Float[Array, " E"] | None = None) -> Float[Array, "E T"]:
+        return _counted(mask, share) / _or(self.tokens, jnp.sum(_counted(mask, share)))
 
 
 @config
 class TokenSum:
     """1: "token-sum"."""
 
-    def __call__(self, mask: Float[Array, "E T"]) -> Float[Array, "E T"]:
-        return mask
+    def __call__(self, mask: Float[Array, "E T"], share: Float[Array, " E"] | None = None) -> Float[Array, "E T"]:
+        return _counted(mask, share)
 
 
 @config
@@ -53,8 +54,8 @@ class SequenceMeanTokenSum:
     def __post_init__(self) -> None:
         check_denominator("sequences", self.sequences)
 
-    def __call__(self, mask: Float[Array, "E T"]) -> Float[Array, "E T"]:
-        return mask / _or(self.sequences, _episodes(mask))
+    def __call__(self, mask: Float[Array, "E T"], share: Float[Array, " E"] | None = None) -> Float[Array, "E T"]:
+        return _counted(mask, share) / _or(self.sequences, _episodes(mask, share))
 
 
 @config
@@ -71,9 +72,9 @@ class SequenceMeanTokenSumNorm:
         check_denominator("sequences", self.sequences)
         check_denominator("length", self.length)
 
-    def __call__(self, mask: Float[Array, "E T"]) -> Float[Array, "E T"]:
+    def __call__(self, mask: Float[Array, "E T"], share: Float[Array, " E"] | None = None) -> Float[Array, "E T"]:
         length = mask.shape[1] if self.length is None else self.length
-        return mask / _or(self.sequences, _episodes(mask)) / length
+        return _counted(mask, share) / _or(self.sequences, _episodes(mask, share)) / length
 
 
 @config
@@ -85,9 +86,9 @@ class SequenceMeanTokenMean:
     def __post_init__(self) -> None:
         check_denominator("sequences", self.sequences)
 
-    def __call__(self, mask: Float[Array, "E T"]) -> Float[Array, "E T"]:
+    def __call__(self, mask: Float[Array, "E T"], share: Float[Array, " E"] | None = None) -> Float[Array, "E T"]:
         length = jnp.maximum(jnp.sum(mask, -1, keepdims=True), 1.0)
-        return mask / length / _or(self.sequences, _episodes(mask))
+        return _counted(mask, share) / length / _or(self.sequences, _episodes(mask, share))
 
 
 def check_denominator(name: str, value: Number | None) -> None:
@@ -96,9 +97,13 @@ def check_denominator(name: str, value: Number | None) -> None:
         check_number(name, value, low=0.0, open_low=True)
 
 
-def _episodes(mask: Float[Array, "E T"]) -> Float[Array, ""]:
-    return jnp.sum(jnp.max(mask, -1))
+def _counted(mask: Float[Array, "E T"], share: Float[Array, " E"] | None) -> Float[Array, "E T"]:
+    return mask if share is None else share[:, None] * mask
+
+
+def _episodes(mask: Float[Array, "E T"], share: Float[Array, " E"] | None) -> Float[Array, ""]:
+    return jnp.sum(jnp.max(_counted(mask, share), -1))
 
 
 def _or(given: Number | None, counted: Float[Array, ""]) -> Number:
-    return jnp.maximum(counted, 1.0) if given is None else given
+    return jnp.where(counted > 0.0, counted, 1.0) if given is None else given

@@ -68,6 +68,28 @@ def decompose(policy: Policy, delta: Float[Array, "..."], axis: int = -1) -> Cha
     return jax.lax.cond(jnp.all(small), lambda: near, mixed)
 
 
+def stepped(policy: Policy, delta: Float[Array, "..."], axis: int = -1) -> Policy:
+    """softmax(z + δ): the policy after the step, added relative to the mode, so that a common shift costs no digits."""
+    unmasked = policy.log_prob > -jnp.inf
+    z, delta = jnp.where(unmasked, policy.logits, 0.0), jnp.where(unmasked, delta, 0.0)
+    x, y = relative_to(policy.mode, z, axis), relative_to(policy.mode, delta, axis)
+    total = x + y
+    kept = total - x
+    low = (x - (total - kept)) + (y - kept)
+    low += lost_digits(policy.mode, z, x, axis) + lost_digits(policy.mode, delta, y, axis)
+    return softmax(jnp.where(unmasked, total, -jnp.inf), axis, low)
+
+
+def prob_change(policy: Policy, delta: Float[Array, "..."], axis: int = -1) -> Float[Array, "..."]:
+    """π' − π of the step δ: π·expm1(d − c) while d is small, so that a small change keeps its digits."""
+    d = centred(policy, delta, axis)
+    small = jnp.max(jnp.abs(d), axis, keepdims=True) <= 0.5
+    near = jnp.where(small, d, 0.0)
+    growth = jnp.sum(policy.prob * exp_minus_linear(near), axis, keepdims=True)
+    by_parts = policy.prob * jnp.expm1(near - jnp.log1p(growth))
+    return jnp.where(small, by_parts, stepped(policy, delta, axis).prob - policy.prob)
+
+
 def _small_step(policy: Policy, d: Float[Array, "..."], axis: int) -> Change:
     p, u = policy.prob, policy.centred_log_prob
     psi = exp_minus_linear(d)
@@ -83,7 +105,7 @@ def _large_step(policy: Policy, delta: Float[Array, "..."], d: Float[Array, "...
     """The same for any step, by the road whose terms are the smaller: T1, or H' − H (a jump from peak to peak)."""
     p, u = policy.prob, policy.centred_log_prob
     taken = p > 0.0
-    after = _softmax_of_sum(policy, delta, axis)
+    after = stepped(policy, delta, axis)
     c = jnp.expand_dims(_log_mean_exp(policy, d, axis), axis)
     jump = jnp.where(taken, after.log_prob, 0.0) - jnp.where(taken, policy.log_prob, 0.0)
     x = jnp.where(taken, jnp.where(c > 30.0, jump, d - c), 0.0)  # log π'/π; a huge c would swallow it
@@ -113,18 +135,6 @@ def _kl(after: Policy, policy: Policy, axis: int) -> Float[Array, "..."]:
     alive = after.prob > 0.0
     log_ratio = jnp.where(alive, after.log_prob, 0.0) - jnp.where(alive, policy.log_prob, 0.0)
     return jnp.sum(after.prob * log_ratio, axis)
-
-
-def _softmax_of_sum(policy: Policy, delta: Float[Array, "..."], axis: int) -> Policy:
-    """softmax(z + δ), added relative to the mode of the step's own scale, so that a common shift costs no digits."""
-    unmasked = policy.log_prob > -jnp.inf
-    z, delta = jnp.where(unmasked, policy.logits, 0.0), jnp.where(unmasked, delta, 0.0)
-    x, y = relative_to(policy.mode, z, axis), relative_to(policy.mode, delta, axis)
-    total = x + y
-    kept = total - x
-    low = (x - (total - kept)) + (y - kept)
-    low += lost_digits(policy.mode, z, x, axis) + lost_digits(policy.mode, delta, y, axis)
-    return softmax(jnp.where(unmasked, total, -jnp.inf), axis, low)
 
 
 def _log_mean_exp(policy: Policy, d: Float[Array, "..."], axis: int) -> Float[Array, "..."]:

@@ -59,7 +59,8 @@ class Shuffled(Intervention):
 class Paths(NamedTuple):
     """Policies along R runs, P points each: numbers by run and point, nats and returns.
 
-    inner_entropy is the entropy inside the correct set of each state (binary rewards), its visit-weighted mean.
+    inner_entropy is the entropy of the policy given success (binary rewards), its visit-weighted mean: on a bandit the
+    entropy inside the correct set of each state.
     """
 
     step: Float[np.ndarray, " P"]
@@ -116,14 +117,26 @@ def _path(
 
 
 def _seen(problem: Problem, logits: Any) -> tuple[Any, Any, Any]:
-    """(J, mean entropy, mean entropy inside the correct set) of a policy."""
+    """(J, mean entropy, mean entropy of the policy given success) of a policy."""
     policy = softmax(logits)
-    visits, value = problem.visits(policy.prob), problem.action_values(policy.prob)
-    inside = softmax(jnp.where(value > 0.5, policy.logits, -jnp.inf)).entropy
-    inside = jnp.where(jnp.any(value > 0.5, -1), inside, 0.0)
-    total = jnp.sum(visits)
-    mean = jnp.sum(visits * policy.entropy) / total
-    return problem.expected_return(policy.prob), mean, jnp.sum(visits * inside) / total
+    visits = problem.visits(policy.prob)
+    mean = jnp.sum(visits * policy.entropy) / jnp.sum(visits)
+    return problem.expected_return(policy.prob), mean, _inner_entropy(problem, policy)
+
+
+def _inner_entropy(problem: Problem, policy: Policy) -> Float[Array, ""]:
+    """The visit-weighted mean entropy of π₊(a|s) ∝ π(a|s) Q₊(s, a); 0 in states that no success follows.
+
+    Q₊ is the expected number of rewards above ½: where one reward of 0 or 1 ends an episode it is the probability of
+    success, and where actions decide everything π₊ is the policy given success.
+    """
+    won = jnp.where(jnp.asarray(problem.rewards) > 0.5, 1.0, 0.0).astype(policy.prob.dtype)
+    success = problem.action_values(policy.prob, won)
+    possible = jnp.any((success > 0.0) & (policy.prob > 0.0), -1)
+    given = jnp.where(success > 0.0, policy.logits + jnp.log(jnp.maximum(success, 0.0)), -jnp.inf)
+    given = softmax(jnp.where(possible[:, None], given, policy.logits))
+    visits = problem.visits(given.prob)
+    return jnp.sum(visits * jnp.where(possible, given.entropy, 0.0)) / jnp.sum(visits)
 
 
 def crossing(
@@ -168,7 +181,7 @@ class Row(NamedTuple):
     entropy: tuple[float, float, float]  # H at the end
     entropy_at_return: tuple[float, float, float]  # H where J first crosses the matched return
     return_at_entropy: tuple[float, float, float]  # J where H first crosses the matched entropy
-    inner_entropy: tuple[float, float, float]  # entropy inside the correct set where J first crosses 0.9
+    inner_entropy: tuple[float, float, float]  # entropy given success where J first crosses 0.9
     selected: float  # share of the tokens touched, all interventions together
 
 

@@ -10,6 +10,7 @@ import dataclasses
 from typing import Any, NamedTuple
 
 from softmaxdyn import advantages as adv
+from softmaxdyn import aggregation as agg
 from softmaxdyn import interventions as iv
 from softmaxdyn import rewards
 from softmaxdyn.algorithms import Algorithm
@@ -20,7 +21,11 @@ from softmaxdyn.updates import TRPO, NaturalPG, VanillaPG
 
 
 class Method(NamedTuple):
-    """The parts of a method, at their defaults; `around` adds tokens of another policy to the estimator's."""
+    """The parts of a method, at their defaults; `around` adds tokens of another policy to the estimator's.
+
+    `aggregation` matters where responses differ in length: the plain sum (the gradient of J) for what is defined on
+    trajectories, else that of the paper, or verl's default, the mean over all tokens.
+    """
 
     summary: str
     advantage: Any = adv.GRPO()
@@ -30,6 +35,7 @@ class Method(NamedTuple):
     around: Any = None
     update: Any = VanillaPG()
     group_size: int = 8
+    aggregation: Any = agg.TokenMean()
 
     @property
     def parts(self) -> tuple[Any, ...]:
@@ -70,25 +76,27 @@ class Method(NamedTuple):
 
 _STATE = ("step_size", "count", "error_sum")  # numbers that a part moves itself, or that `build` sets
 _CLIP = iv.PPOClip()
+_SUM = agg.SequenceMeanTokenSum()
+_MEAN = agg.SequenceMeanTokenMean()
 
 METHODS: dict[str, Method] = {
     # reward-only: one expected on-policy direction (T16)
-    "reinforce": Method("score R, no baseline", adv.REINFORCE(), ()),
-    "reinforce_baseline": Method("score R − b, one number b", adv.Baseline(), ()),
-    "rloo": Method("leave-one-out baseline", adv.RLOO(), ()),
-    "grpo": Method("group mean and standard deviation, PPO clip"),
-    "dr_grpo": Method("group mean only, PPO clip", adv.DrGRPO()),
-    "remax": Method("baseline: the reward of the greedy action", adv.ReMax(), ()),
+    "reinforce": Method("score R, no baseline", adv.REINFORCE(), (), aggregation=_SUM),
+    "reinforce_baseline": Method("score R − b, one number b", adv.Baseline(), (), aggregation=_SUM),
+    "rloo": Method("leave-one-out baseline", adv.RLOO(), (), aggregation=_SUM),
+    "grpo": Method("group mean and standard deviation, PPO clip", aggregation=_MEAN),
+    "dr_grpo": Method("group mean only, PPO clip", adv.DrGRPO(), aggregation=agg.SequenceMeanTokenSumNorm()),
+    "remax": Method("baseline: the reward of the greedy action", adv.ReMax(), (), aggregation=_SUM),
     "reinforce_pp": Method("rewards whitened over the batch, PPO clip", adv.ReinforcePP()),
     "reinforce_pp_baseline": Method("group mean, whitened over the batch, PPO clip", adv.ReinforcePPBaseline()),
-    "gpg": Method("group mean, scaled up for groups without signal", adv.GPG(), ()),
-    "opo": Method("baseline weighted by length", adv.OPO(), ()),
-    "optimal_baseline": Method("the exact baseline of least variance", adv.OptimalBaseline(), ()),
-    "qae": Method("baseline: a quantile of the group's rewards", adv.QAE(), ()),
-    "pass_k": Method("only the best response of a group, as in pass@k training", adv.PassK(), ()),
-    "psr": Method("only correct samples, score +1", adv.PSR(), ()),
-    "nsr": Method("only wrong samples, score −1", adv.NSR(), ()),
-    "w_reinforce": Method("correct samples λ, wrong ones −1", adv.WReinforce(), ()),
+    "gpg": Method("group mean, scaled up for groups without signal", adv.GPG(), (), aggregation=_SUM),
+    "opo": Method("baseline weighted by length", adv.OPO(), (), aggregation=_SUM),
+    "optimal_baseline": Method("the exact baseline of least variance", adv.OptimalBaseline(), (), aggregation=_SUM),
+    "qae": Method("baseline: a quantile of the group's rewards", adv.QAE(), (), aggregation=_SUM),
+    "pass_k": Method("only the best response of a group, as in pass@k training", adv.PassK(), (), aggregation=_SUM),
+    "psr": Method("only correct samples, score +1", adv.PSR(), (), aggregation=_SUM),
+    "nsr": Method("only wrong samples, score −1", adv.NSR(), (), aggregation=_SUM),
+    "w_reinforce": Method("correct samples λ, wrong ones −1", adv.WReinforce(), (), aggregation=_SUM),
     "positive_reweighting": Method("positive advantages × λ", interventions=(_CLIP, iv.PositiveReweighting())),
     "entropy_aware_advantage": Method("A + min(α H, |A|/κ)", interventions=(_CLIP, iv.EntropyAwareAdvantage())),
     "fork_tokens": Method("only the states of the highest entropy", interventions=(_CLIP, iv.ForkTokens())),
@@ -107,9 +115,9 @@ METHODS: dict[str, Method] = {
     "dual_clip": Method("PPO clip, and none of A < 0 beyond r = c", interventions=(_CLIP, iv.DualClip())),
     "dapo": Method("Clip-Higher and dynamic sampling", interventions=(iv.ClipHigher(), iv.DynamicSampling())),
     "cispo": Method("the ratio clipped, the gradient kept", interventions=(iv.CISPO(),)),
-    "gspo": Method("PPO clip of the sequence ratio", interventions=(iv.GSPO(),)),
-    "gmpo": Method("geometric-mean ratio, clipped in logs", interventions=(iv.GMPO(),)),
-    "sapo": Method("a soft gate of the ratio", interventions=(iv.SAPO(),)),
+    "gspo": Method("PPO clip of the sequence ratio", interventions=(iv.GSPO(),), aggregation=_MEAN),
+    "gmpo": Method("geometric-mean ratio, clipped in logs", interventions=(iv.GMPO(),), aggregation=_MEAN),
+    "sapo": Method("a soft gate of the ratio", interventions=(iv.SAPO(),), aggregation=_MEAN),
     "ce_gppo": Method("clipped tokens keep a bounded gradient", interventions=(iv.CEGPPO(),)),
     "kl_cov": Method("top covariance pulled back, |log r| as released", interventions=(iv.KLCov(),)),
     "kl_cov_true_kl": Method("top covariance pulled back, KL as printed", interventions=(iv.KLCovTrueKL(),)),
@@ -128,7 +136,7 @@ METHODS: dict[str, Method] = {
     "stare": Method("surprising tokens up or down when H is low", interventions=(_CLIP, iv.Stare())),
     "repo": Method("A − β (log π − E log π)", interventions=(_CLIP, iv.REPO())),
     "repo_rescaled": Method("A scaled by 1 ∓ ζ log π", interventions=(_CLIP, iv.REPORescaled())),
-    "aepo": Method("adds correct samples of a tempered policy", adv.RLOO(), (), around=AEPO()),
+    "aepo": Method("adds correct samples of a tempered policy", adv.RLOO(), (), around=AEPO(), aggregation=_SUM),
     "luffy": Method("adds foreign samples, shaped", interventions=(iv.LUFFY(),), around=OffPolicy()),
     "prime": Method("RLOO on outcome and implicit process reward", adv.PRIME(), process=rewards.ImplicitReward()),
     # fields
@@ -151,11 +159,11 @@ METHODS: dict[str, Method] = {
         "GRPO with k3 reference KL and entropy bonus",
         interventions=(_CLIP, iv.K3PenaltyReleased(1e-4), iv.EntropyBonus(1e-3)),
     ),
-    "log_barrier": Method("adds λ (1/K − π)", adv.RLOO(), (iv.LogBarrier(),)),
+    "log_barrier": Method("adds λ (1/K − π)", adv.RLOO(), (iv.LogBarrier(),), aggregation=_SUM),
     "adaptive_kl": Method("PPO's KL penalty with a moving weight", interventions=(iv.AdaptiveKL(),)),
     # other updates
-    "npg": Method("natural policy gradient", adv.RLOO(), (), update=NaturalPG()),
-    "trpo": Method("natural direction, a step of given KL", adv.RLOO(), (), update=TRPO()),
+    "npg": Method("natural policy gradient", adv.RLOO(), (), update=NaturalPG(), aggregation=_SUM),
+    "trpo": Method("natural direction, a step of given KL", adv.RLOO(), (), update=TRPO(), aggregation=_SUM),
     # other rewards
     "random_reward": Method("coin flips for rewards", reward=rewards.RandomReward()),
     "format_reward": Method("1 for every second action", reward=rewards.FormatReward()),
@@ -182,7 +190,7 @@ def build(
     mode or number and suggests the nearest.
     """
     chosen = METHODS[check_choice("method", name, METHODS)].replace_numbers(numbers)
-    parts = (chosen.advantage, chosen.reward, chosen.process)
+    parts = (chosen.advantage, chosen.reward, chosen.process, chosen.aggregation)
     size = chosen.group_size if group_size is None else group_size
     exact = check_choice("mode", mode, ("exact", "sampled")) == "exact"
     base: Any = Exact(*parts) if exact else Sampled(groups, size, *parts)

@@ -125,7 +125,7 @@ def _advantages(
         weight=constant(1.0 / episodes),
         size=constant(n),
         greedy=constant(at_mode(policy, value)[state]),
-        best_baseline=constant(best_baseline(policy, value)[state]),
+        best_baseline=constant(best_baseline(Bandit(value), policy, value)[state]),
         values=constant(state_value(policy, value)[state])[:, None],
     )
     advantage = np.asarray(jax.jit(lambda o: estimator.advantage(o))(outcomes), float).reshape(groups, n)

@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Float
 
 from softmaxdyn.errors import InputError
-from softmaxdyn.problems import Bandit
+from softmaxdyn.problems import Bandit, Problem
 from softmaxdyn.trace import Trace
 
 if TYPE_CHECKING:
@@ -47,9 +47,29 @@ FIELDS = {
     "bound": Field(_ROW, "certified bound on |remainder|", "nats", "(1/8 + log(K−1)/(12√3)) osc(δ)²"),
     "kl": Field(_ROW, "divergence of the new policy from the old", "nats", "KL(π'‖π)"),
     "selected": Field(("step", "intervention"), "share of the tokens that the intervention touched", "1", ""),
+    "trajectory_entropy": Field(("step",), "entropy of an episode before the step", "nats", "H̄ = Σ_s d(s) H(s)"),
+    "trajectory_change": Field(("step",), "exact change of the entropy of an episode", "nats", "ΔH̄"),
+    "local_change": Field(("step",), "its part with the visits frozen", "nats", "Σ_s d(s) ΔH(s)"),
+    "visitation_change": Field(("step",), "its part by moved visits", "nats", "Σ_s Δd(s) H'(s)"),
+    "visitation_prediction": Field(("step",), "first order of that part", "nats", "Σ_s d(s) Cov_s(Q_H, δ)"),
+    "action_covariance": Field(("step",), "covariance by action", "reward nats", "Σ_s d(s) Cov_s(log π, A)"),
+    "sequence_covariance": Field(
+        ("step",), "covariance by sequence", "reward nats", "Σ_s d(s) Cov_s(log π − Q_H, Q)"
+    ),
+    "normalised_covariance": Field(
+        ("step",), "covariance by sequence, per length", "reward nats", "Σ_x w_x Cov(log π(y|x)/|y|, R(y))"
+    ),
+    "token_covariance": Field(("step",), "covariance over all tokens", "reward nats", "Cov_tokens(log π, R − V(x))"),
     "logits": Field(("state", "action"), "logits at the end", "nats", "z; −∞ masks an action"),
     "final_expected_return": Field((), "expected return at the end", "reward", "J"),
     "final_entropy": Field(("state",), "entropy at the end", "nats", "H"),
+}
+MEASURES = {
+    "position_entropy": Field(("step", "position"), "mean entropy of the token at a position", "nats", ""),
+    "response_entropy": Field(("step",), "entropy of the response to a prompt", "nats", "E_x H(y|x)"),
+    "answer_entropy": Field(("step",), "entropy of the final answer to a prompt", "nats", "E_x H(answer|x)"),
+    "mean_length": Field(("step",), "mean length of a response", "tokens", "E|y|"),
+    "solve_residual": Field(("step",), "largest relative residual of the linear solves", "1", ""),
 }
 
 
@@ -58,6 +78,7 @@ def to_xarray(trace: Trace, attributes: Mapping[str, Any] | None = None) -> xarr
     import xarray
 
     variables = {name: (f.dims, np.asarray(getattr(trace, name)), _label(f)) for name, f in FIELDS.items()}
+    variables |= {name: _measure(name, values) for name, values in trace.measures.items()}
     states, actions = variables["logits"][1].shape
     coordinates = {
         "step": variables.pop("step"),
@@ -107,23 +128,28 @@ def load(path: str | Path) -> Trace:
             raise InputError(f"{str(path)!r} holds no {name} over {field.dims}; wanted a file that Trace.save wrote")
     names = json.loads(dataset.attrs.get("provenance", "[]"))
     provenance = tuple((name, dataset.attrs[name]) for name in names)
-    return Trace(**{name: dataset[name].values for name in FIELDS}, provenance=provenance)
+    measures = {name: dataset[name].values for name in json.loads(dataset.attrs.get("measures", "[]"))}
+    return Trace(**{name: dataset[name].values for name in FIELDS}, measures=measures, provenance=provenance)
 
 
 def visit_mean(trace: Trace, name: str) -> np.ndarray:
-    """Σ_s d(s) x(s) / Σ_s d(s) of a field x: [T] for a field [T, S]; for [S] (at the end), with the last recorded d."""
+    """Σ_s d(s) x(s) / Σ_s d(s) of a field x: [T] for a field [T, S]; for [S] (at the end), with the last recorded d.
+
+    In a problem of several steps it is a mean over all tokens: long episodes and often visited states count more.
+    """
     visits, values = np.asarray(trace.visits), np.asarray(getattr(trace, name))
     weights = visits if values.ndim == 2 else visits[-1]
     return np.asarray(np.sum(weights * np.where(weights > 0, values, 0), -1) / np.sum(weights, -1))
 
 
-def remarks(problem: Bandit, logits: Float[np.ndarray, "S A"], traces: Mapping[str, Trace]) -> Iterator[str]:
+def remarks(problem: Problem, logits: Float[np.ndarray, "S A"], traces: Mapping[str, Trace]) -> Iterator[str]:
     """What a reader of these traces, which start from `logits`, must know: where nothing can move, what is a mean."""
     states, actions = logits.shape
-    rewards, taken = np.asarray(problem.rewards), ~np.isneginf(logits)
-    high, low = rewards.max(-1, where=taken, initial=-np.inf), rewards.min(-1, where=taken, initial=np.inf)
-    if actions > 1 and (high == low).any():
-        yield f"nothing moves in {np.sum(high == low)} of {states} states: their actions all earn the same"
+    if isinstance(problem, Bandit) and actions > 1:
+        rewards, taken = np.asarray(problem.rewards), ~np.isneginf(logits)
+        high, low = rewards.max(-1, where=taken, initial=-np.inf), rewards.min(-1, where=taken, initial=np.inf)
+        if (high == low).any():
+            yield f"nothing moves in {np.sum(high == low)} of {states} states: their actions all earn the same"
     if states > 1:
         yield f"the table and the figure show means over the {states} states, weighted with their visits"
     for name, trace in traces.items():
@@ -162,10 +188,19 @@ def _label(field: Field) -> dict[str, str]:
     return {key: text for key, text in field._asdict().items() if key != "dims" and text}
 
 
+def _measure(name: str, values: Any) -> tuple[tuple[str, ...], np.ndarray, dict[str, str]]:
+    """The variable of a measure; one that a problem of the user's own records has dimensions named after it."""
+    values = np.asarray(values)
+    plain = Field(("step", *(f"{name}_{axis}" for axis in range(1, values.ndim))), name, "", "")
+    field = MEASURES.get(name, plain)
+    return field.dims, values, _label(field)
+
+
 def _provenance(trace: Trace) -> dict[str, str]:
     return {
         **dict(trace.provenance),
         "provenance": json.dumps([name for name, _ in trace.provenance]),
+        "measures": json.dumps(list(trace.measures)),
         "dtype": str(np.asarray(trace.logits).dtype),
         "softmaxdyn_version": sys.modules["softmaxdyn"].__version__,
         "jax_version": jax.__version__,

@@ -21,38 +21,44 @@ from softmaxdyn.tokens import Tokens
 class RewardSource(Protocol):
     """Two faces: the expected reward of each action, and the rewards of a drawn episode."""
 
-    def expected(self, problem: Problem, policy: Policy) -> Float[Array, "S A"]:
-        """E[return | s, a] under `policy`."""
+    def expected(self, problem: Problem, policy: Policy, actor: Policy | None = None) -> Float[Array, "S A"]:
+        """E[return | s, a] of rewards that `policy` earns, while `actor` (default: the same) goes on after (s, a)."""
 
-    def drawn(self, key: Key[Array, ""], problem: Problem, policy: Policy, episode: Episode) -> Float[Array, " T"]:
-        """The reward of each step of `episode`."""
+    def drawn(
+        self, key: Key[Array, ""] | None, problem: Problem, policy: Policy, episode: Episode
+    ) -> Float[Array, " T"]:
+        """The reward of each step of `episode`; without a key, its expectation."""
 
 
 @config
 class TrueReward:
     """The problem's own reward."""
 
-    def expected(self, problem: Problem, policy: Policy) -> Float[Array, "S A"]:
+    def expected(self, problem: Problem, policy: Policy, actor: Policy | None = None) -> Float[Array, "S A"]:
         """Q(s, a)."""
-        return problem.action_values(policy.prob)
+        return problem.action_values((actor or policy).prob)
 
-    def drawn(self, key: Key[Array, ""], problem: Problem, policy: Policy, episode: Episode) -> Float[Array, " T"]:
+    def drawn(
+        self, key: Key[Array, ""] | None, problem: Problem, policy: Policy, episode: Episode
+    ) -> Float[Array, " T"]:
         """The rewards that the episode met."""
         return jnp.where(episode.taken, episode.reward, 0.0)
 
 
 @config
 class IncorrectReward:
-    """1 − R: the wrong answers are paid. Exact where returns are undiscounted.
+    """1 − R: the wrong answers are paid.
 
     source  the incorrect reward of Shao et al. 2025 (arXiv:2506.10947); on a bandit the expected step is reversed
     """
 
-    def expected(self, problem: Problem, policy: Policy) -> Float[Array, "S A"]:
+    def expected(self, problem: Problem, policy: Policy, actor: Policy | None = None) -> Float[Array, "S A"]:
         """1 − Q(s, a)."""
-        return 1.0 - problem.action_values(policy.prob)
+        return 1.0 - problem.action_values((actor or policy).prob)
 
-    def drawn(self, key: Key[Array, ""], problem: Problem, policy: Policy, episode: Episode) -> Float[Array, " T"]:
+    def drawn(
+        self, key: Key[Array, ""] | None, problem: Problem, policy: Policy, episode: Episode
+    ) -> Float[Array, " T"]:
         """1 at the last step, less the rewards that the episode met."""
         return jnp.where(at_the_end(episode), 1.0, 0.0) - jnp.where(episode.taken, episode.reward, 0.0)
 
@@ -70,31 +76,32 @@ class RandomReward:
     def __post_init__(self) -> None:
         check_number("probability", self.probability, 0.0, 1.0)
 
-    def expected(self, problem: Problem, policy: Policy) -> Float[Array, "S A"]:
+    def expected(self, problem: Problem, policy: Policy, actor: Policy | None = None) -> Float[Array, "S A"]:
         """γ for every action."""
         return jnp.full(problem.shape, self.probability, policy.prob.dtype)
 
-    def drawn(self, key: Key[Array, ""], problem: Problem, policy: Policy, episode: Episode) -> Float[Array, " T"]:
+    def drawn(
+        self, key: Key[Array, ""] | None, problem: Problem, policy: Policy, episode: Episode
+    ) -> Float[Array, " T"]:
         """0 or 1, at the last step."""
-        paid = jax.random.bernoulli(key, self.probability)
-        return jnp.where(at_the_end(episode) & paid, 1.0, 0.0).astype(policy.prob.dtype)
+        paid = self.probability if key is None else jax.random.bernoulli(key, self.probability)
+        return jnp.where(at_the_end(episode), paid, 0.0).astype(policy.prob.dtype)
 
 
 class ActionReward:
-    """A reward that is a table over (state, action), for problems of one step; `table` says which."""
+    """A reward that is a table over (state, action), paid for every action of an episode; `table` says which."""
 
     def table(self, policy: Policy) -> Float[Array, "S A"]:
         """The reward of each action in each state; 0 for masked actions."""
         raise NotImplementedError
 
-    def expected(self, problem: Problem, policy: Policy) -> Float[Array, "S A"]:
-        """The table. Raises InputError for a problem of several steps, whose returns are not a table."""
-        horizon = jax.eval_shape(problem.rollout, jax.random.key(0), policy.logits).state.shape[0]
-        if horizon != 1:
-            raise InputError(f"{type(self).__name__} is for problems of one step (Bandit); {problem!r} has {horizon}")
-        return self.table(policy)
+    def expected(self, problem: Problem, policy: Policy, actor: Policy | None = None) -> Float[Array, "S A"]:
+        """The table, and what it will pay later."""
+        return problem.action_values((actor or policy).prob, self.table(policy))
 
-    def drawn(self, key: Key[Array, ""], problem: Problem, policy: Policy, episode: Episode) -> Float[Array, " T"]:
+    def drawn(
+        self, key: Key[Array, ""] | None, problem: Problem, policy: Policy, episode: Episode
+    ) -> Float[Array, " T"]:
         """The table's entry for what was done."""
         return jnp.where(episode.taken, self.table(policy)[episode.state, episode.action], 0.0)
 

@@ -20,6 +20,7 @@ from softmaxdyn.problems import Problem
 from softmaxdyn.theory import remainder_bound
 from softmaxdyn.tokens import Tokens, gradient, plain_push, token_mean, touched, under
 from softmaxdyn.trace import Trace
+from softmaxdyn.trajectories import covariances, split
 
 _BUFFER = 2**20  # numbers that one compiled call may record before they are handed over
 _SMALL = 4096  # numbers in a table up to which compiling quickly beats compiling well
@@ -44,6 +45,16 @@ class Record(NamedTuple):
     bound: Float[Array, " S"]
     kl: Float[Array, " S"]
     selected: Float[Array, " I"]
+    trajectory_entropy: Float[Array, ""]
+    trajectory_change: Float[Array, ""]
+    local_change: Float[Array, ""]
+    visitation_change: Float[Array, ""]
+    visitation_prediction: Float[Array, ""]
+    action_covariance: Float[Array, ""]
+    sequence_covariance: Float[Array, ""]
+    normalised_covariance: Float[Array, ""]
+    token_covariance: Float[Array, ""]
+    measures: dict[str, Array]
 
 
 def simulate(
@@ -184,6 +195,7 @@ def _record(problem: Problem, step_size: Any, policy: Policy, delta: Any, select
     visits = problem.visits(policy.prob)
     advantage = centred(policy, problem.action_values(policy.prob))
     slope = policy.prob * policy.centred_log_prob
+    covariance = covariances(problem, policy)
     return Record(
         expected_return=problem.expected_return(policy.prob),
         visits=visits,
@@ -196,6 +208,10 @@ def _record(problem: Problem, step_size: Any, policy: Policy, delta: Any, select
         bound=remainder_bound(policy.logits, delta),
         kl=change.kl,
         selected=selected,
+        trajectory_entropy=jnp.sum(visits * policy.entropy),
+        **split(problem, policy, delta, change.entropy_change)._asdict(),
+        **{f"{name}_covariance": value for name, value in covariance._asdict().items()},
+        measures=problem.measures(policy),
     )
 
 
@@ -227,10 +243,10 @@ def _chunk(
         )
         return logits + delta, following, row, wait, record, buffer
 
-    states, kind = problem.shape[0], logits.dtype
-    width = {"expected_return": (), "selected": (len(algorithm.interventions),)}
-    record = Record(**{name: jnp.zeros(width.get(name, (states,)), kind) for name in Record._fields})
-    buffer = jax.tree.map(lambda x: jnp.zeros((rows, *x.shape), kind), record)
+    untouched = jnp.zeros(len(algorithm.interventions), logits.dtype)
+    blank = partial(_record, problem, 0.0, delta=logits, selected=untouched)
+    record = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(lambda z: blank(softmax(z)), logits))
+    buffer = jax.tree.map(lambda x: jnp.zeros((rows, *x.shape), x.dtype), record)
     carry = (logits, algorithm, jnp.int32(-1), jnp.int32(0), record, buffer)
     logits, algorithm, *_, buffer = jax.lax.fori_loop(start, stop, body, carry)
     final = softmax(logits)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Array, Float, Int
@@ -30,7 +31,14 @@ class Trace:
     bound            [T, S]  certified bound on |remainder|
     kl               [T, S]  KL(π'‖π) of the step
     selected         [T, I]  share of the tokens that each intervention touched, mean over the inner steps
+    trajectory_entropy     [T]  H̄ = Σ_s d(s) H(s) before the step: the entropy of all actions of an episode
+    trajectory_change      [T]  exact ΔH̄ = local_change + visitation_change (T19)
+    local_change           [T]  Σ_s d(s) ΔH(s): the visits frozen, what the theorems predict
+    visitation_change      [T]  Σ_s Δd(s) H'(s): what they leave out
+    visitation_prediction  [T]  Σ_s d(s) Cov(Q_H, δ): its first order
+    action_covariance, sequence_covariance, normalised_covariance, token_covariance  [T]  see `trajectories.Covariances`
     logits           [S, A]  at the end; final_expected_return and final_entropy [S] belong to them
+    measures         by name, [T, …]: what the kind of problem records besides (`Problem.measures`)
     """
 
     step: Int[np.ndarray | Array, " T"]
@@ -45,9 +53,19 @@ class Trace:
     bound: Float[np.ndarray | Array, "T S"]
     kl: Float[np.ndarray | Array, "T S"]
     selected: Float[np.ndarray | Array, "T I"]
+    trajectory_entropy: Float[np.ndarray | Array, " T"]
+    trajectory_change: Float[np.ndarray | Array, " T"]
+    local_change: Float[np.ndarray | Array, " T"]
+    visitation_change: Float[np.ndarray | Array, " T"]
+    visitation_prediction: Float[np.ndarray | Array, " T"]
+    action_covariance: Float[np.ndarray | Array, " T"]
+    sequence_covariance: Float[np.ndarray | Array, " T"]
+    normalised_covariance: Float[np.ndarray | Array, " T"]
+    token_covariance: Float[np.ndarray | Array, " T"]
     logits: Float[np.ndarray | Array, "S A"]
     final_expected_return: Float[np.ndarray | Array, ""]
     final_entropy: Float[np.ndarray | Array, " S"]
+    measures: dict[str, Any] = dataclasses.field(default_factory=dict)
     provenance: tuple[tuple[str, str], ...] = static(())
 
     def to_xarray(self) -> xarray.Dataset:

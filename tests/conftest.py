@@ -1,4 +1,12 @@
-"""Float64, shapes checked at run time (jaxtyping + beartype), and reproducible Hypothesis runs."""
+"""Float64, shapes checked at run time (jaxtyping + beartype), reproducible Hypothesis runs, a compiler in a hurry."""
+
+import os
+
+# Nearly all of a test is compilation. What users get (no flags) is checked too: `softmaxdyn verify` in test_cli.
+os.environ.setdefault(
+    "XLA_FLAGS",
+    "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true --xla_cpu_use_fusion_emitters=false",
+)
 
 import jax
 from hypothesis import HealthCheck, settings

@@ -18,6 +18,7 @@ FLOORS = [  # lowest first; a folder is one floor
     "change",
     "theory",
     "problems",
+    "trajectories",
     "tokens",
     "aggregation",
     "rewards",

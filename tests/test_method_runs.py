@@ -7,7 +7,7 @@ import xarray
 from click.testing import CliRunner
 
 from softmaxdyn import build, cli, plots, simulate
-from softmaxdyn.problems.named import pool
+from softmaxdyn.problems.named.bandits import pool
 
 SIZES = ["--problem", "pool", "--prompts", "3", "--actions", "4", "--correct", "0.25", "--steps", "6", "--every", "2"]
 BATCH = ["--groups", "2", "--group-size", "4", "--inner-steps", "2", "--step-size", "3"]

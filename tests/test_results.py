@@ -43,19 +43,23 @@ def fields_of_a_trace(draw):
         name: draw(arrays(np.int64 if name == "step" else dtype, tuple(shapes[dim] for dim in field.dims)))
         for name, field in FIELDS.items()
     }
+    rows = (shapes["step"],)
+    measures = {name: draw(arrays(dtype, rows + more)) for name, more in [("mean_length", ()), ("my_own", (2, 1))]}
     words = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=8)
-    return {**fields, "provenance": (("problem", draw(words)), ("algorithm", draw(words)))}
+    return {**fields, "measures": measures, "provenance": (("problem", draw(words)), ("algorithm", draw(words)))}
 
 
 def assert_bit_equal(one, other):
-    for name in FIELDS:
-        a, b = (np.asarray(getattr(trace, name)) for trace in (one, other))
-        assert (a.dtype, a.shape, a.tobytes()) == (b.dtype, b.shape, b.tobytes()), name
+    assert list(one.measures) == list(other.measures)
+    ours, theirs = ([*(getattr(trace, name) for name in FIELDS), *trace.measures.values()] for trace in (one, other))
+    for a, b in zip(map(np.asarray, ours), map(np.asarray, theirs), strict=True):
+        assert (a.dtype, a.shape, a.tobytes()) == (b.dtype, b.shape, b.tobytes())
     assert one.provenance == other.provenance
 
 
 def test_every_field_of_a_trace_has_a_label():
-    assert list(FIELDS) == [field.name for field in dataclasses.fields(Trace) if field.name != "provenance"]
+    names = [field.name for field in dataclasses.fields(Trace)]
+    assert [*FIELDS, "measures", "provenance"] == names
 
 
 @settings(max_examples=12)
@@ -87,7 +91,8 @@ def test_every_variable_says_what_it_is_and_in_what_units(trace):
     assert all({"long_name", "units"} <= set(dataset[name].attrs) for name in FIELDS)
     nats = {name for name in FIELDS if dataset[name].attrs["units"] == "nats"}
     predicted = {"lemma_1", "theorem_1", "theorem_2", "remainder", "bound"}
-    assert nats == {"entropy", "entropy_change", "kl", "logits", "final_entropy"} | predicted
+    whole = {"trajectory_entropy", "trajectory_change", "local_change", "visitation_change", "visitation_prediction"}
+    assert nats == {"entropy", "entropy_change", "kl", "logits", "final_entropy"} | predicted | whole
 
 
 def test_a_file_says_where_it_comes_from(trace, tmp_path):

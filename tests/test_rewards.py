@@ -73,7 +73,10 @@ def test_the_mean_drawn_reward_of_a_pair_is_the_expected_one(source):
         assert set(np.unique(here)) <= {0.0, 1.0} if isinstance(source, RandomReward) else np.ptp(here) == 0.0
 
 
-@pytest.mark.parametrize("source", [TrueReward(), IncorrectReward(), RandomReward(0.3)], ids=lambda s: type(s).__name__)
+LONGER = [TrueReward(), IncorrectReward(), RandomReward(0.3), FormatReward([1, 0]), MajorityReward(), EntropyReward()]
+
+
+@pytest.mark.parametrize("source", LONGER, ids=lambda source: type(source).__name__)
 def test_the_mean_drawn_return_of_longer_episodes_is_the_expected_one(source):
     logits = np.array([[0.2, -0.3], [0.5, 0.1]])
     episode, paid = draw(source, TwoSteps(), logits)
@@ -250,10 +253,6 @@ def test_the_table_changes_what_prime_does():
         (lambda: FormatReward([0.5, 1.0]), "actions hold numbers other than 0 and 1"),
         (lambda: FormatReward([[1], [1, 0]]), "actions are ragged or not numbers"),
         (lambda: table(FormatReward([1, 0])), "actions have shape (2,); wanted (2, 4) or (4,)"),
-        (
-            lambda: MajorityReward().expected(TwoSteps(), softmax(jnp.zeros((2, 2)))),
-            "MajorityReward is for problems of",
-        ),
         (lambda: ImplicitReward().table(), "ImplicitReward has no table yet"),
         (lambda: ImplicitReward(coefficient=-1.0), "coefficient is -1.0; wanted a finite number ≥ 0"),
         (lambda: ImplicitReward(step_size=-1.0), "step_size is -1.0; wanted a finite number ≥ 0"),

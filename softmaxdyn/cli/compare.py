@@ -14,12 +14,21 @@ import numpy as np
 
 from softmaxdyn import plots
 from softmaxdyn.algorithms import Algorithm
-from softmaxdyn.cli.group import main, output_folder, print_table, problem_options, read_problem, refuse_no_place
+from softmaxdyn.cli.group import (
+    main,
+    mean_visits,
+    output_folder,
+    print_table,
+    problem_options,
+    read_problem,
+    refuse_no_place,
+)
 from softmaxdyn.comparison import Card, Row, report_card
 from softmaxdyn.errors import InputError, check_choice, check_integer, check_number
 from softmaxdyn.estimators import Sampled
 from softmaxdyn.interventions import Intervention
 from softmaxdyn.methods import METHODS, build
+from softmaxdyn.problems import Bandit
 from softmaxdyn.results import whole_file
 from softmaxdyn.updates import VanillaPG
 
@@ -31,7 +40,7 @@ USUAL = ("grpo", "kl_cov", "clip_cov", "steer", "entropy_bonus")
 @click.option("--against", multiple=True, metavar="NAME …", help=f"Named methods. Default: {' '.join(USUAL)}.")
 @click.option("--steps", type=int, default=300, show_default=True)
 @click.option("--inner-steps", type=int, default=4, show_default=True)
-@click.option("--step-size", type=float, help="η. Default: 0.5 over the mean weight of a state.")
+@click.option("--step-size", type=float, help="η. Default: 0.5 over the mean visits of a state.")
 @click.option("--groups", type=int, default=16, show_default=True, help="Prompts a step.")
 @click.option("--group-size", type=int, default=8, show_default=True, help="Responses a prompt.")
 @click.option("--seeds", type=int, default=20, show_default=True)
@@ -67,7 +76,7 @@ def compare(
         options = {"prompts": 20, "actions": 10, "correct": 0.2} | {k: v for k, v in options.items() if v is not None}
     setting = read_problem(problem, seed, columns, options)
     jax.config.update("jax_enable_x64", True)
-    eta = 0.5 / float(np.mean(setting.problem.weights)) if step_size is None else step_size
+    eta = 0.5 / mean_visits(setting) if step_size is None else step_size
     common: dict[str, Any] = {"step_size": eta, "groups": groups, "group_size": group_size}
     own = build(method, **common) if method in METHODS else _loaded(method, Sampled(groups, group_size), VanillaPG(eta))
     against_others = {name: build(name, **common) for name in others}
@@ -84,6 +93,8 @@ def compare(
     )
     click.echo(setting.note)
     _print(card, inner_steps, seeds)
+    if not isinstance(setting.problem, Bandit):
+        click.echo("note: H is the mean entropy of a token; a state counts as often as it is visited")
     written = plots.save_figure(plots.comparison(card), folder / "comparison")
     if json_file is not None:
         with whole_file(json_file) as unfinished:

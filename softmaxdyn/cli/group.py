@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 import os
 import shlex
@@ -14,16 +15,26 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import click
+import jax.numpy as jnp
+import numpy as np
 
 from softmaxdyn import results
 from softmaxdyn.errors import InputError, check_choice
-from softmaxdyn.problems.named import NAMED, Setting, named
+from softmaxdyn.policy import softmax
+from softmaxdyn.problems.named import NAMED, named, named_options
+from softmaxdyn.problems.setting import Setting
 
 INTERRUPTED = "interrupted; no file was left half-written"
 FOLDER = "softmaxdyn-out"
+COUNTS = {  # options of a file of pass counts
+    "actions": (int, "actions a prompt"),
+    "correct": (float, "number of correct ones"),
+    "spread": (float, "standard deviation of the logits"),
+    "smoothing": (float, "α of (c + α)/(n + 2α)"),
+}
 LONG = 2_000_000  # steps × states × actions from which a run shows progress
 
 
@@ -129,19 +140,14 @@ def print_table(columns: Mapping[str, Iterable[str]], *, left: int = 0) -> None:
 
 def problem_options(default: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """The options that say which problem: `read_problem` takes what they hold."""
+    taken = named_options()
     options = [
         click.option("--problem", default=default, show_default=True, help=f"A file, or one of: {', '.join(NAMED)}."),
         click.option("--seed", type=int, default=0, show_default=True, help="For problems and methods that draw."),
         click.option(
             "--column", "columns", multiple=True, metavar="NAME=COLUMN", help="A column of a file; repeatable."
         ),
-        click.option("--arms", type=int, help="testbed: arms of a bandit."),
-        click.option("--runs", type=int, help="testbed: number of bandits."),
-        click.option("--prompts", type=int, help="pool: number of prompts."),
-        click.option("--actions", type=int, help="pool, pass counts: actions a prompt."),
-        click.option("--correct", type=float, help="pool: share of correct actions; pass counts: their number."),
-        click.option("--spread", type=float, help="pool, pass counts: standard deviation of the logits."),
-        click.option("--smoothing", type=float, help="pass counts: α of (c + α)/(n + 2α)."),
+        *(_option_of(name, taken.get(name, {})) for name in {**taken, **COUNTS}),
     ]
 
     def add(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -152,8 +158,18 @@ def problem_options(default: str) -> Callable[[Callable[..., Any]], Callable[...
     return add
 
 
-def read_problem(problem: str, seed: int, columns: Iterable[str], options: Mapping[str, int | float | None]) -> Setting:
-    given = {k: int(v) if float(v).is_integer() else v for k, v in options.items() if v is not None}
+def _option_of(name: str, taken: Mapping[str, inspect.Parameter]) -> Callable[..., Any]:
+    """The option of that name, of the type in which the named settings `taken` and files take it."""
+    kinds = {kind for each in taken.values() for kind in get_args(each.annotation) or (each.annotation,)}
+    kinds |= {COUNTS[name][0]} if name in COUNTS else set()
+    kind = next(kind for kind in (str, float, bool, int) if kind in kinds)
+    uses = [f"{setting} ({each.default})" for setting, each in taken.items()]
+    uses += [f"pass counts: {COUNTS[name][1]}"] if name in COUNTS else []
+    return click.option(f"--{name.replace('_', '-')}", type=kind, help=f"{', '.join(uses)}.")
+
+
+def read_problem(problem: str, seed: int, columns: Iterable[str], options: Mapping[str, Any]) -> Setting:
+    given = {k: int(v) if isinstance(v, float) and v.is_integer() else v for k, v in options.items() if v is not None}
     path = Path(problem)
     if problem.replace("-", "_") in NAMED or not (path.suffix or path.exists()):
         if columns:
@@ -161,9 +177,16 @@ def read_problem(problem: str, seed: int, columns: Iterable[str], options: Mappi
         return named(problem, seed, **given)
     from softmaxdyn.files import read_setting
 
-    for option in {"arms", "runs", "prompts"} & given.keys():
-        raise InputError(f"--{option} is for a named problem; {problem!r} is a file and says itself how many there are")
-    return read_setting(path, columns=dict(map(pair, columns)) or None, seed=seed, **given)  # type: ignore[arg-type]
+    for option in given.keys() - COUNTS.keys():
+        typed = option.replace("_", "-")
+        raise InputError(f"--{typed} is for a named problem; {problem!r} is a file and says itself what the problem is")
+    return read_setting(path, columns=dict(map(pair, columns)) or None, seed=seed, **given)
+
+
+def mean_visits(setting: Setting) -> float:
+    """The mean of d(s) over the states that the starting policy visits."""
+    visits = np.asarray(setting.problem.visits(softmax(jnp.asarray(setting.logits)).prob))
+    return float(visits[visits > 0.0].mean())
 
 
 def pair(text: str) -> tuple[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,11 +10,13 @@ import click
 import jax
 import numpy as np
 
-from softmaxdyn import plots, results
+from softmaxdyn import episode_plots, plots, results
 from softmaxdyn.algorithms import Algorithm
+from softmaxdyn.cli.episodes import mean_end_entropy, mean_trace, print_episodes
 from softmaxdyn.cli.group import (
     FOLDER,
     main,
+    mean_visits,
     one_of,
     output_folder,
     print_table,
@@ -26,7 +27,7 @@ from softmaxdyn.cli.group import (
 from softmaxdyn.comparison import interval
 from softmaxdyn.errors import InputError, check_choice, check_integer, check_number
 from softmaxdyn.methods import METHODS, build
-from softmaxdyn.problems.named import Setting
+from softmaxdyn.problems import Bandit, Problem, Setting
 from softmaxdyn.simulation import simulate
 from softmaxdyn.trace import Trace
 from softmaxdyn.updates import NaturalPG, Update, VanillaPG
@@ -40,7 +41,7 @@ ROWS = 12  # of a printed table
 
 @main.command(context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
 @click.option("--update", **one_of("update", *UPDATES), help="Default: both, or the update of the method.")
-@click.option("--step-size", type=float, help="η. Default: 0.4 over the mean weight of a state (pg), 0.025 (npg).")
+@click.option("--step-size", type=float, help="η. Default: 0.4 over the mean visits of a state (pg), 0.025 (npg).")
 @click.option("--steps", type=int, default=400, show_default=True)
 @click.option("--every", type=int, default=1, show_default=True, help="Record every so many steps.")
 @click.option("--dtype", default="float64", show_default=True, **one_of("dtype", "float32", "float64"))
@@ -99,8 +100,9 @@ def run(
                 simulate(setting.problem, algorithm, key=key, progress=_after(advance, number * steps), **fixed)
                 for number, key in enumerate(keys)
             ]
-    traces = {name: _mean(several) for name, several in runs.items()}
-    written = _write(folder, runs, traces, {"command": ctx.obj, "setting": setting.note, "seed": seed})
+    traces = {name: mean_trace(several) for name, several in runs.items()}
+    single = isinstance(setting.problem, Bandit)
+    written = _write(folder, runs, traces, {"command": ctx.obj, "setting": setting.note, "seed": seed}, single)
     click.echo(setting.note)
     for name, trace in traces.items():
         count = len(runs[name])
@@ -108,7 +110,9 @@ def run(
         made = algorithms[name].update if method is None else algorithms[name]
         click.echo(f"\n{name}: {made}, {steps} step{'s' * (steps > 1)}, {dtype}{several}")
         _print_table(name, trace)
-        _print_end(name, runs[name])
+        _print_end(name, setting.problem, runs[name])
+        if not single:
+            print_episodes(name, setting.problem, runs[name], trace)
     for note in results.remarks(setting.problem, logits, traces):
         click.echo(f"note: {note}")
     click.echo(f"\nwrote {', '.join(map(str, written))}")
@@ -136,21 +140,20 @@ def _after(advance: Callable[[int], None] | None, before: int) -> Callable[[int]
     return None if advance is None else lambda done: advance(before + done)
 
 
-def _mean(traces: list[Trace]) -> Trace:
-    mean = jax.tree.map(lambda *xs: np.asarray(np.mean(xs, 0)), *traces)
-    return dataclasses.replace(mean, step=traces[0].step)
-
-
 def _update(kind: str, step_size: float | None, setting: Setting) -> Update:
     _, update, default = UPDATES[kind]
-    scale = float(np.mean(setting.problem.weights)) if update is VanillaPG else 1.0
+    scale = mean_visits(setting) if update is VanillaPG else 1.0
     return update(float(f"{default / scale:.12g}") if step_size is None else step_size)
 
 
 def _write(
-    folder: Path, runs: Mapping[str, list[Trace]], traces: Mapping[str, Trace], attributes: Mapping[str, Any]
+    folder: Path,
+    runs: Mapping[str, list[Trace]],
+    traces: Mapping[str, Trace],
+    attributes: Mapping[str, Any],
+    single: bool,
 ) -> list[Path]:
-    figure = plots.dynamics(traces)
+    figures = {"dynamics": plots.dynamics(traces)} | ({} if single else {"episodes": episode_plots.episodes(traces)})
     files = []
     for name, several in runs.items():
         path = folder / f"dynamics_{name.lower()}.nc"
@@ -158,7 +161,7 @@ def _write(
         files.append(
             results.save(several[0], path, attributes) if alone else results.save_runs(several, path, attributes)
         )
-    return files + plots.save_figure(figure, folder / "dynamics")
+    return files + [file for name, figure in figures.items() for file in plots.save_figure(figure, folder / name)]
 
 
 def _print_table(name: str, trace: Trace) -> None:
@@ -177,8 +180,8 @@ def _print_table(name: str, trace: Trace) -> None:
     print_table({heading: [_cell(heading, values[row]) for row in rows] for heading, values in columns.items()})
 
 
-def _print_end(name: str, traces: list[Trace]) -> None:
-    ends = np.array([[trace.final_expected_return, results.visit_mean(trace, "final_entropy")] for trace in traces])
+def _print_end(name: str, problem: Problem, traces: list[Trace]) -> None:
+    ends = np.array([[trace.final_expected_return, mean_end_entropy(problem, trace)] for trace in traces])
     if len(traces) == 1:
         click.echo(f"{name} ends at J = {ends[0, 0]:.6g} with H = {ends[0, 1]:.6g} nats")
         return

@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Float, Key
 from softmaxdyn.configs import Number, config, static
 from softmaxdyn.errors import check_fraction, check_number
 from softmaxdyn.estimators.on_policy import OnPolicy, Sampled
-from softmaxdyn.estimators.protocol import Batch, Estimator, as_tokens, changed, split
+from softmaxdyn.estimators.protocol import Batch, Estimator, changed, split
 from softmaxdyn.policy import Policy, softmax
 from softmaxdyn.problems import Problem
 from softmaxdyn.tokens import Tokens, under
@@ -73,7 +73,7 @@ class OffPolicy(Around):
         own = self.base.play(begin, act, problem, policy, policy, part)
         foreign = self.base.play(begin, other, problem, policy, self.foreign(problem, policy), rest)
         batch = jax.tree.map(lambda *x: jnp.concatenate(x), own, foreign)
-        tokens = under(as_tokens(batch, self.base.advantages(batch, problem, policy), policy), policy)
+        tokens = under(self.base.tokens(batch, self.base.advantages(batch, problem, policy), policy), policy)
         return tokens._replace(group=jnp.where(tokens.episode < own.group.shape[0], tokens.group, ~tokens.group))
 
 
@@ -109,8 +109,8 @@ class AEPO(Around):
         own = self.base.play(begin, act, problem, policy, policy)
         tempered = self.base.play(begin, other, problem, policy, actor)
         share, factor, advantage = self.mixture(tempered, cool, problem, policy)
-        ours = as_tokens(own, self.base.advantages(own, problem, policy), policy)
-        theirs = under(as_tokens(tempered, advantage, policy), policy)
+        ours = self.base.tokens(own, self.base.advantages(own, problem, policy), policy)
+        theirs = under(self.base.tokens(tempered, advantage, policy), policy)
         theirs = theirs._replace(
             weight=factor.ravel() * theirs.weight,
             old_log_prob=theirs.log_prob,

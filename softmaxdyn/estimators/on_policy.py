@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from functools import partial
 from typing import Any, Self
 
 import jax
@@ -10,11 +11,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
 from softmaxdyn.advantages import GRPO, Advantage, Outcomes
+from softmaxdyn.aggregation import Aggregation, SequenceMeanTokenSum
 from softmaxdyn.configs import config, static
 from softmaxdyn.errors import InputError, check_integer
 from softmaxdyn.estimators.protocol import Batch, Estimator, as_tokens, changed, split
-from softmaxdyn.policy import Policy, centred, floored_prob
-from softmaxdyn.problems import Problem
+from softmaxdyn.policy import Policy, centred, floored_prob, softmax
+from softmaxdyn.problems import Episode, Problem
 from softmaxdyn.rewards import ImplicitReward, RewardSource, TrueReward
 from softmaxdyn.tokens import Tokens
 
@@ -25,6 +27,7 @@ class OnPolicy(Estimator):
     advantage: Advantage | None
     reward: RewardSource
     process: ImplicitReward | None
+    aggregation: Aggregation
 
     def parts(self, share: float) -> tuple[Any, Any]:
         """A group in two parts, the second of them `share` of it, in the units that `play` takes."""
@@ -45,7 +48,11 @@ class OnPolicy(Estimator):
     def __call__(self, key: Key[Array, ""] | None, problem: Problem, policy: Policy) -> Tokens:
         begin, act = split(key, 2)
         batch = self.play(begin, act, problem, policy, policy)
-        return as_tokens(batch, self.advantages(batch, problem, policy), policy)
+        return self.tokens(batch, self.advantages(batch, problem, policy), policy)
+
+    def tokens(self, batch: Batch, advantage: Float[Array, "E T"], policy: Policy) -> Tokens:
+        """The tokens of a batch, weighed by the aggregation."""
+        return as_tokens(batch, advantage, policy, self.aggregation)
 
     def advantages(self, batch: Batch, problem: Problem, policy: Policy) -> Float[Array, "E T"]:
         """The advantage of each token: the estimator's, or the exact Q − V."""
@@ -59,8 +66,8 @@ class OnPolicy(Estimator):
             group=batch.group,
             weight=batch.weight,
             size=batch.size,
-            greedy=at_mode(policy, value)[start],
-            best_baseline=best_baseline(policy, value)[start],
+            greedy=at_mode(policy, self.reward.expected(problem, policy, greedy(policy)))[start],
+            best_baseline=best_baseline(problem, policy, value)[start],
             values=state_value(policy, value)[batch.state],
             process=None if self.process is None else self.process.table()[batch.state, batch.action],
         )
@@ -69,15 +76,18 @@ class OnPolicy(Estimator):
 
 @config
 class Exact(OnPolicy):
-    """Every pair (s, a) with weight d(s) π(a|s): the expectation over all samples.
+    """The whole population, each token with its expected weight: no draws.
 
-    The advantage is the exact Q − V or, given an estimator such as GRPO(), what that estimator tends to in a group of
-    infinite size from state s (for a bandit; in longer problems each state counts as a start).
+    Without an advantage estimator, every pair (s, a) with weight d(s) π(a|s) and the exact A = Q − V. With one, such as
+    GRPO(), every episode that the problem can play, with its probability, in a group of infinite size: what the
+    estimator tends to. Where episodes cannot be listed (an MDP), each state counts as the start of episodes of one step
+    that earn Q(s, a).
     """
 
     advantage: Advantage | None = None
     reward: RewardSource = TrueReward()
     process: ImplicitReward | None = None
+    aggregation: Aggregation = SequenceMeanTokenSum()
 
     @property
     def draws(self) -> bool:
@@ -89,32 +99,44 @@ class Exact(OnPolicy):
         return 1.0 - share, share
 
     def play(self, begin: Any, act: Any, problem: Problem, policy: Policy, actor: Policy, part: Any = None) -> Batch:
-        """Every pair, once: an episode of one token, whose return is Q(s, a)."""
-        shape = problem.shape
-        state, action = (jax.lax.broadcasted_iota(jnp.int32, shape, axis).reshape(-1, 1) for axis in (0, 1))
-        weight = (problem.visits(actor.prob)[:, None] * floored_prob(actor)).ravel()
-        log_prob = jnp.where(jnp.isfinite(actor.log_prob), actor.log_prob, 0.0)
+        """Every episode once, or every pair as an episode of one token whose return is Q(s, a)."""
+        listing = None if self.advantage is None else problem.listing(floored_prob(actor))
+        if listing is None:
+            episode, weight = self.pairs(problem, policy, actor)
+        else:
+            episode, weight = listing
+            pay = partial(self.reward.drawn, None, problem, policy)
+            episode = episode._replace(reward=jax.vmap(pay)(episode))
+        log_prob = actor.log_prob[episode.state, episode.action]
         return Batch(
-            state=state,
-            action=action,
-            taken=(policy.log_prob > -jnp.inf).reshape(-1, 1),
-            reward=self.reward.expected(problem, policy).reshape(-1, 1),
-            log_prob=log_prob.reshape(-1, 1),
-            group=state[:, 0],
+            state=episode.state,
+            action=episode.action,
+            taken=episode.taken & (policy.log_prob[episode.state, episode.action] > -jnp.inf),
+            reward=episode.reward,
+            log_prob=jnp.where(jnp.isfinite(log_prob), log_prob, 0.0),
+            group=episode.state[:, 0],
             weight=weight if part is None else part * weight,
             size=jnp.full(weight.shape, jnp.inf, weight.dtype),
         )
 
+    def pairs(self, problem: Problem, policy: Policy, actor: Policy) -> tuple[Episode, Float[Array, " E"]]:
+        """(every pair as an episode of one token, d(s) π(a|s))."""
+        state, action = (jax.lax.broadcasted_iota(jnp.int32, problem.shape, axis).reshape(-1, 1) for axis in (0, 1))
+        weight = problem.visits(actor.prob)[:, None] * floored_prob(actor)
+        reward = self.reward.expected(problem, policy).reshape(-1, 1)
+        return Episode(state, action, reward, jnp.ones(reward.shape, bool)), weight.ravel()
+
 
 @config
 class Sampled(OnPolicy):
-    """`groups` starts, `group_size` episodes from each; every token weighs 1/(number of episodes)."""
+    """`groups` starts, `group_size` episodes from each; by default every token weighs 1/(number of episodes)."""
 
     groups: int = static(default=16)
     group_size: int = static(default=8)
     advantage: Advantage = GRPO()
     reward: RewardSource = TrueReward()
     process: ImplicitReward | None = None
+    aggregation: Aggregation = SequenceMeanTokenSum()
 
     def __post_init__(self) -> None:
         check_integer("groups", self.groups, 1)
@@ -130,7 +152,7 @@ class Sampled(OnPolicy):
 
     def population(self) -> Exact:
         """Groups of infinite size from every start."""
-        return Exact(self.advantage, self.reward, self.process)
+        return Exact(self.advantage, self.reward, self.process, self.aggregation)
 
     def parts(self, share: float) -> tuple[Any, Any]:
         """Numbers of episodes, at least one for the second part."""
@@ -167,12 +189,23 @@ def state_value(policy: Policy, value: Float[Array, "S A"]) -> Float[Array, " S"
     return top + jnp.sum(jnp.where(policy.prob > 0.0, policy.prob * (value - top[:, None]), 0.0), -1)
 
 
-def best_baseline(policy: Policy, value: Float[Array, "S A"]) -> Float[Array, " S"]:
-    """b* = Σ π ‖e_a − π‖² r / Σ π ‖e_a − π‖², ‖e_a − π‖² = 1 − 2π_a + ‖π‖²: the baseline of least variance."""
-    squares = jnp.sum(policy.prob**2, -1, keepdims=True)
-    weight = policy.prob * (1.0 - 2.0 * policy.prob + squares)
-    total = jnp.sum(weight, -1)
-    return jnp.where(total > 0.0, jnp.sum(weight * value, -1) / jnp.where(total > 0.0, total, 1.0), 0.0)
+def best_baseline(problem: Problem, policy: Policy, value: Float[Array, "S A"]) -> Float[Array, " S"]:
+    """b*(s) = E[G R]/E[G] of the episodes from s, G = Σ_t ‖e_a − π‖² along them: the baseline of least variance.
+
+    Exact where no state comes twice in an episode, so that ‖∇ log π(y)‖² = G; ‖e_a − π‖² = 1 − 2π_a + ‖π‖².
+    """
+    p = policy.prob
+    size = 1.0 - 2.0 * p + jnp.sum(p**2, -1, keepdims=True)
+    later = problem.to_go(p, jnp.sum(p * size, -1))
+    reward = value - problem.to_go(p, jnp.sum(p * value, -1))
+    product = problem.action_values(p, size * value + reward * later)
+    total = jnp.sum(p * (size + later), -1)
+    return jnp.where(total > 0.0, jnp.sum(p * product, -1) / jnp.where(total > 0.0, total, 1.0), 0.0)
+
+
+def greedy(policy: Policy) -> Policy:
+    """The policy that always takes the most probable action."""
+    return softmax(jnp.where(policy.mode, 0.0, -jnp.inf).astype(policy.prob.dtype))
 
 
 def at_mode(policy: Policy, value: Float[Array, "S A"]) -> Float[Array, " S"]:

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
+from softmaxdyn.aggregation import Aggregation
 from softmaxdyn.policy import Policy
 from softmaxdyn.problems import Problem
 from softmaxdyn.tokens import Tokens
@@ -58,14 +59,18 @@ class Batch(NamedTuple):
     size: Float[Array, " E"]
 
 
-def as_tokens(batch: Batch, advantage: Float[Array, "E T"], policy: Policy) -> Tokens:
-    """The tokens of a batch, row by row; log_prob is that of the policy that acted."""
+def as_tokens(batch: Batch, advantage: Float[Array, "E T"], policy: Policy, aggregation: Aggregation) -> Tokens:
+    """The tokens of a batch, row by row; log_prob is that of the policy that acted.
+
+    `aggregation` shares out the weight of the batch; SequenceMeanTokenSum gives every token that of its episode.
+    """
     episodes, length = batch.state.shape
     state, log_prob = batch.state.ravel(), batch.log_prob.ravel()
+    share = aggregation(batch.taken.astype(batch.weight.dtype), batch.weight)
     return Tokens(
         state=state,
         action=batch.action.ravel(),
-        weight=jnp.where(batch.taken, batch.weight[:, None], 0.0).ravel(),
+        weight=(jnp.sum(batch.weight) * share).ravel(),
         advantage=advantage.ravel(),
         log_prob=log_prob,
         old_log_prob=log_prob,

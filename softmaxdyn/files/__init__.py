@@ -12,7 +12,7 @@ from softmaxdyn.errors import InputError, check_choice
 from softmaxdyn.files.arrays import Fields, from_arrays, json_fields, npz_fields
 from softmaxdyn.files.columns import csv_fields
 from softmaxdyn.files.counts import from_counts
-from softmaxdyn.problems.named import Setting
+from softmaxdyn.problems.setting import Setting
 
 __all__ = ["read_setting"]
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from softmaxdyn.errors import InputError, check_choice
 from softmaxdyn.problems.bandit import Bandit
-from softmaxdyn.problems.named import Setting, setting
+from softmaxdyn.problems.setting import Setting, setting
 
 Fields: TypeAlias = dict[str, Any]
 

@@ -9,7 +9,7 @@ import numpy as np
 from softmaxdyn.errors import InputError, check_integer, check_number
 from softmaxdyn.files.arrays import numbers
 from softmaxdyn.problems.bandit import Bandit
-from softmaxdyn.problems.named import Setting, setting
+from softmaxdyn.problems.setting import Setting, setting
 
 
 def from_counts(n: Any, correct: Any, weights: Any = None, *, options: dict[str, Any], seed: int = 0) -> Setting:

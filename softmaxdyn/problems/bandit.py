@@ -11,12 +11,12 @@ from jaxtyping import Array, Float, Int, Key
 
 from softmaxdyn.configs import config
 from softmaxdyn.errors import InputError
-from softmaxdyn.policy import sample
-from softmaxdyn.problems.protocol import Episode
+from softmaxdyn.policy import Policy, centred, sample
+from softmaxdyn.problems.protocol import Episode, Listing, Problem
 
 
 @config
-class Bandit:
+class Bandit(Problem):
     """S contexts, K arms each; `rewards` [K] or [S, K], `weights` the context distribution [S] (default 1/S).
 
     J = Σ_s w_s Σ_a π(a|s) r(s, a), d(s) = w_s, so a context's own policy-gradient step is η w_s. `weights=1` gives S
@@ -36,30 +36,29 @@ class Bandit:
         return f"Bandit(S={self.shape[0]}, K={self.shape[1]})"
 
     @property
-    def shape(self) -> tuple[int, int]:
-        """(S, K)."""
-        return self.rewards.shape
+    def start(self) -> Any:
+        """The weights of the contexts."""
+        return self.weights
 
-    @property
-    def episodes_at_once(self) -> Float[Array, ""]:
-        """Σ_s w_s: 1 for a distribution of contexts, S for S independent bandits."""
-        return jnp.sum(jnp.asarray(self.weights))
-
-    def visits(self, probs: Float[Array, "S A"]) -> Float[Array, " S"]:
+    def visits(self, probs: Float[Array, "S A"], start: Float[Array, " S"] | None = None) -> Float[Array, " S"]:
         """d(s) = w_s, whatever the policy."""
-        return jnp.asarray(self.weights, probs.dtype)
+        return jnp.asarray(self.weights if start is None else start, probs.dtype)
 
-    def action_values(self, probs: Float[Array, "S A"]) -> Float[Array, "S A"]:
-        """Q(s, a) = r(s, a), whatever the policy."""
-        return jnp.asarray(self.rewards, probs.dtype)
+    def to_go(self, probs: Float[Array, "S A"], values: Float[Array, " S"]) -> Float[Array, "S A"]:
+        """0: nothing comes after the one action."""
+        return jnp.zeros_like(probs)
 
-    def expected_return(self, probs: Float[Array, "S A"]) -> Float[Array, ""]:
-        """J = Σ_s w_s Σ_a π(a|s) r(s, a)."""
-        return jnp.sum(self.visits(probs)[:, None] * probs * self.action_values(probs))
+    def listing(self, probs: Float[Array, "S A"]) -> Listing:
+        """Every pair (s, a), once."""
+        state, action = (jax.lax.broadcasted_iota(jnp.int32, self.shape, axis).reshape(-1, 1) for axis in (0, 1))
+        reward = jnp.asarray(self.rewards, probs.dtype).reshape(-1, 1)
+        weight = self.visits(probs)[:, None] * probs
+        return Listing(Episode(state, action, reward, jnp.ones(reward.shape, bool)), weight.ravel())
 
-    def sample_start(self, key: Key[Array, ""]) -> Int[Array, ""]:
-        """A context, drawn in proportion to its weight."""
-        return sample(key, jnp.log(jnp.asarray(self.weights)))
+    def normalised_covariance(self, policy: Policy) -> Float[Array, ""]:
+        """Σ_s w_s Cov_π(log π, r): an episode has one action."""
+        gain = centred(policy, jnp.asarray(self.rewards, policy.prob.dtype))
+        return jnp.sum(self.visits(policy.prob) * jnp.sum(policy.prob * policy.centred_log_prob * gain, -1))
 
     def rollout(self, key: Key[Array, ""], logits: Float[Array, "S A"], start: Int[Array, ""] | None = None) -> Episode:
         """One context, one action, its reward."""

@@ -1,24 +1,14 @@
-"""Named settings: a bandit, the policy it starts from, and one line that says what it is."""
+"""Named bandits: the problem, the policy it starts from, and one line that says what it is."""
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from jaxtyping import Float
 
-from softmaxdyn.errors import InputError, check_choice, check_integer, check_number
+from softmaxdyn.errors import InputError, check_integer, check_number
 from softmaxdyn.problems.bandit import Bandit
-
-
-class Setting(NamedTuple):
-    """What a run starts from: the problem, the logits [S, K] (−inf masks an arm) and one line about both."""
-
-    problem: Bandit
-    logits: Float[np.ndarray, "S K"]
-    note: str
+from softmaxdyn.problems.setting import Setting, generator_of, setting
 
 
 def testbed(seed: int = 0, arms: int = 10, runs: int = 1) -> Setting:  # noqa: PT028
@@ -27,7 +17,7 @@ def testbed(seed: int = 0, arms: int = 10, runs: int = 1) -> Setting:  # noqa: P
     source  Sutton and Barto, Reinforcement Learning, 2nd edition, section 2.3; the rewards are the means q*
     """
     shape = check_integer("runs", runs, 1), check_integer("arms", arms, 1)
-    rewards = _generator(seed).standard_normal(shape)
+    rewards = generator_of(seed).standard_normal(shape)
     note = f"testbed, seed {seed}: {runs} × {arms} arms with q* ~ N(0, 1), uniform start"
     return setting(Bandit(rewards, weights=1.0), np.zeros(shape), note)
 
@@ -94,44 +84,12 @@ def pool(
         raise InputError(
             f"correct is {correct}, so all {actions} actions would be; wanted a share ({1 / actions:g}: one)"
         )
-    generator = _generator(seed)
+    generator = generator_of(seed)
     rank = generator.permuted(np.tile(np.arange(actions), (prompts, 1)), axis=1)
     logits = spread * generator.standard_normal(shape)
     size = f"{prompts} prompts × {actions} actions, {count} correct"
     note = f"pool, seed {seed}: {size}, logits N(0, {spread:g}²); a prompt's own PG step is η/{prompts}"
     return setting(Bandit((rank < count).astype(float)), logits, note)
-
-
-NAMED: dict[str, Callable[..., Setting]] = {
-    function.__name__: function
-    for function in (testbed, mei, mei_plateau, wrong_peak, mirror, sign_flip, best_mode, pool)
-}
-
-
-def named(name: str, seed: int = 0, **options: Any) -> Setting:
-    """`NAMED[name](**options)`; `seed` goes to the settings that are drawn. Hyphens may stand for underscores.
-
-    Raises InputError for an unknown name or option, which suggests the nearest.
-    """
-    function = NAMED[check_choice("problem", name.replace("-", "_"), NAMED)]
-    takes = list(inspect.signature(function).parameters)
-    seeded = {"seed": seed} if "seed" in takes else {}
-    known = [option for option in takes if option != "seed"]
-    for option in options:
-        if not known:
-            raise InputError(f"{function.__name__} takes no options; {option!r} came")
-        check_choice(f"option of {function.__name__}", option, known)
-    return function(**seeded, **options)
-
-
-def setting(problem: Bandit, logits: Float[np.ndarray, "S K"], *remarks: str) -> Setting:
-    """A setting with its note: the remarks, and a warning where K = 1."""
-    alone = ["one arm: the entropy is 0 and nothing moves"] if problem.shape[1] == 1 else []
-    return Setting(problem, logits, "; ".join([*remarks, *alone]))
-
-
-def _generator(seed: int) -> np.random.Generator:
-    return np.random.default_rng(check_integer("seed", seed, 0))
 
 
 def _one(rewards: Any, logits: Any, note: str) -> Setting:
