@@ -125,18 +125,18 @@ def _seen(problem: Problem, logits: Any) -> tuple[Any, Any, Any]:
 
 
 def _inner_entropy(problem: Problem, policy: Policy) -> Float[Array, ""]:
-    """The visit-weighted mean entropy of π₊(a|s) ∝ π(a|s) Q₊(s, a); 0 in states that no success follows.
+    """The visit-weighted mean entropy of π₊(a|s) ∝ π(a|s) Q₊(s, a); 0 where no success follows, NaN if none exists.
 
     Q₊ is the expected number of rewards above ½: where one reward of 0 or 1 ends an episode it is the probability of
     success, and where actions decide everything π₊ is the policy given success.
     """
     won = jnp.where(jnp.asarray(problem.rewards) > 0.5, 1.0, 0.0).astype(policy.prob.dtype)
-    success = problem.action_values(policy.prob, won)
-    possible = jnp.any((success > 0.0) & (policy.prob > 0.0), -1)
-    given = jnp.where(success > 0.0, policy.logits + jnp.log(jnp.maximum(success, 0.0)), -jnp.inf)
-    given = softmax(jnp.where(possible[:, None], given, policy.logits))
+    success = jnp.maximum(problem.action_values(policy.prob, won), 0.0)
+    possible = jnp.any((success > 0.0) & (policy.log_prob > -jnp.inf), -1)
+    given = softmax(policy.logits + jnp.where(possible[:, None], jnp.log(success), 0.0))
     visits = problem.visits(given.prob)
-    return jnp.sum(visits * jnp.where(possible, given.entropy, 0.0)) / jnp.sum(visits)
+    mean = jnp.sum(visits * jnp.where(possible, given.entropy, 0.0)) / jnp.sum(visits)
+    return jnp.where(jnp.any(possible), mean, jnp.nan)
 
 
 def crossing(

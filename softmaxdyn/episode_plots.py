@@ -51,7 +51,12 @@ def covariances(trace: Trace, ax: Axes, *, name: str = "") -> Axes:
     for style, (field, label) in enumerate(COVARIANCES.items()):
         values = np.asarray(getattr(trace, field))
         if np.isfinite(values).any():
-            ax.plot(trace.step, _scaled(values), label=f"{label}{_correlation(fall, values)}", **_line(style, trace))
+            ax.plot(
+                trace.step,
+                _scaled(values),
+                label=f"{label}{_correlation(fall, values)}",
+                **_line(style, trace, 2.2 - 0.4 * style),
+            )
     return labelled(ax, "step", _join(name, "covariance / its largest size"), columns=1)
 
 
@@ -62,14 +67,15 @@ def entropies(trace: Trace, ax: Axes, *, name: str = "") -> Axes:
     """
     if "response_entropy" not in trace.measures:
         raise InputError("the trace has no response_entropy; wanted one of a TokenTree")
-    by_position = np.asarray(trace.measures["position_entropy"])
-    for place, values in enumerate(by_position.T):
-        shade = 0.85 - 0.5 * place / max(by_position.shape[1] - 1, 1)
-        label = {"label": "token by position (light: first)"} if place == by_position.shape[1] - 1 else {}
-        ax.plot(trace.step, values, **{**_line(0, trace), "color": str(shade), "linestyle": "-"}, **label)
-    for style, (field, label) in enumerate(ENTROPIES.items()):
-        ax.plot(trace.step, trace.measures[field], label=label, **_line(style, trace))
+    for style, (field, words) in enumerate(ENTROPIES.items()):
+        ax.plot(trace.step, trace.measures[field], label=words, **_line(style, trace))
     ax.plot(trace.step, visit_mean(trace, "entropy"), label="mean token", **_line(2, trace))
+    by_position = np.asarray(trace.measures["position_entropy"])
+    last = by_position.shape[1] - 1
+    for place, values in enumerate(by_position.T):
+        shade = {"color": str(0.85 - 0.5 * place / max(last, 1)), "linestyle": "-", "zorder": 1.5}
+        label = "by position (light: first)" if place == last else None
+        ax.plot(trace.step, values, label=label, **{**_line(0, trace), **shade})
     return labelled(ax, "step", _join(name, "entropy (nats)"), columns=1)
 
 
@@ -87,9 +93,9 @@ def episodes(traces: Mapping[str, Trace]) -> Figure:
     return figure
 
 
-def _line(style: int, trace: Trace) -> dict[str, Any]:
+def _line(style: int, trace: Trace, width: float = 1.2) -> dict[str, Any]:
     colour, dashes = COLOURS[style % len(COLOURS)], DASHES[style % len(DASHES)]
-    return {"color": colour, "linestyle": dashes, "linewidth": 1.2, "marker": "." if len(trace.step) == 1 else ""}
+    return {"color": colour, "linestyle": dashes, "linewidth": width, "marker": "." if len(trace.step) == 1 else ""}
 
 
 def _scaled(values: np.ndarray) -> np.ndarray:
@@ -98,10 +104,12 @@ def _scaled(values: np.ndarray) -> np.ndarray:
 
 
 def _correlation(one: np.ndarray, other: np.ndarray) -> str:
-    """", r = …", Pearson's; nothing where one of the two does not vary."""
+    """ ", r = …", Pearson's; nothing where one of the two does not vary."""
     one, other = _scaled(one - one.mean()), _scaled(other - other.mean())
     size = np.sqrt(np.sum(one**2) * np.sum(other**2))
-    return f", r = {np.sum(one * other) / size:.3f}" if size > 0.0 else ""
+    if size == 0.0:
+        return ""
+    return f", r = {np.sum(one * other) / size:.3f}".replace("-0.000", "0.000").replace("-", "−")
 
 
 def _join(name: str, what: str) -> str:

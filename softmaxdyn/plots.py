@@ -126,6 +126,13 @@ def comparison(card: Card) -> Figure:
 @contextmanager
 def three_panels(height: float) -> Iterator[tuple[Figure, Sequence[Axes]]]:
     """A figure 7 in wide and `height` in high, and its three panels; what is drawn inside has the `STYLE`."""
+    with panels(1, 3, height) as (figure, (row,)):
+        yield figure, row
+
+
+@contextmanager
+def panels(rows: int, columns: int, height: float) -> Iterator[tuple[Figure, Sequence[Sequence[Axes]]]]:
+    """A figure 7 in wide and `height` in high, and its panels row by row; what is drawn inside has the `STYLE`."""
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -133,10 +140,10 @@ def three_panels(height: float) -> Iterator[tuple[Figure, Sequence[Axes]]]:
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(7.0, height), layout="constrained")
         FigureCanvasAgg(figure)
-        panels = figure.subplots(1, 3)
-        for ax in panels:
+        grid = figure.subplots(rows, columns, squeeze=False)
+        for ax in grid.flat:
             ax.tick_params(which="both", labelsize=STYLE["font.size"])  # ticks are made later, when drawn
-        yield figure, panels
+        yield figure, grid.tolist()
 
 
 def save_figure(figure: Figure, stem: str | Path) -> list[Path]:

@@ -53,9 +53,7 @@ FIELDS = {
     "visitation_change": Field(("step",), "its part by moved visits", "nats", "Σ_s Δd(s) H'(s)"),
     "visitation_prediction": Field(("step",), "first order of that part", "nats", "Σ_s d(s) Cov_s(Q_H, δ)"),
     "action_covariance": Field(("step",), "covariance by action", "reward nats", "Σ_s d(s) Cov_s(log π, A)"),
-    "sequence_covariance": Field(
-        ("step",), "covariance by sequence", "reward nats", "Σ_s d(s) Cov_s(log π − Q_H, Q)"
-    ),
+    "sequence_covariance": Field(("step",), "covariance by sequence", "reward nats", "Σ_s d(s) Cov_s(log π − Q_H, Q)"),
     "normalised_covariance": Field(
         ("step",), "covariance by sequence, per length", "reward nats", "Σ_x w_x Cov(log π(y|x)/|y|, R(y))"
     ),
@@ -152,6 +150,8 @@ def remarks(problem: Problem, logits: Float[np.ndarray, "S A"], traces: Mapping[
             yield f"nothing moves in {np.sum(high == low)} of {states} states: their actions all earn the same"
     if states > 1:
         yield f"the table and the figure show means over the {states} states, weighted with their visits"
+    if any("answer_entropy" in trace.measures for trace in traces.values()):
+        yield "token entropy is not diversity: the entropy of the final answer can move the other way"
     for name, trace in traces.items():
         stays = np.array_equal(_relative(trace.logits), _relative(logits))
         if stays and np.any(trace.entropy_change):

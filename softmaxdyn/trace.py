@@ -66,7 +66,7 @@ class Trace:
     final_expected_return: Float[np.ndarray | Array, ""]
     final_entropy: Float[np.ndarray | Array, " S"]
     measures: dict[str, Any] = dataclasses.field(default_factory=dict)
-    provenance: tuple[tuple[str, str], ...] = static(())
+    provenance: tuple[tuple[str, str], ...] = static(default=())
 
     def to_xarray(self) -> xarray.Dataset:
         """The trace as an xarray.Dataset with dimensions step, state, action, intervention; units in the attributes."""

@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from softmaxdyn import InputError, Trace, cli, plots, results
+from softmaxdyn.problems.named import named_options
 from softmaxdyn.results import visit_mean
 
 ROOT = Path(__file__).parents[1]
@@ -196,6 +197,23 @@ def test_help_and_version():
     assert invoke("--version").stdout == f"softmaxdyn, version {sys.modules['softmaxdyn'].__version__}\n"
 
 
+@pytest.mark.parametrize("command", ["run", "compare"])
+def test_every_option_of_a_named_setting_is_one_of_the_command_and_none_hides_another(command):
+    names = [parameter.name for parameter in cli.main.commands[command].params]
+    assert named_options().keys() <= set(names)
+    assert len(names) == len(set(names))
+
+
+def test_an_option_has_the_type_that_settings_take_and_says_which_do():
+    options = {parameter.name: parameter for parameter in cli.main.commands["run"].params}
+    kinds = {name: options[name].type.name for name in ("depth", "actions", "correct", "discount", "smoothing")}
+    assert kinds == {"depth": "integer", "actions": "integer"} | dict.fromkeys(
+        ("correct", "discount", "smoothing"), "float"
+    )
+    assert "parity (4)" in options["depth"].help
+    assert options["correct"].help == "pool (0.1), pass counts: number of correct ones."
+
+
 FAULTS = [
     (["rum"], r"unknown command 'rum'; did you mean 'run'\? \(known: .*run.*\)"),
     (["run", "--stepz", "3"], r"unknown option '--stepz'; did you mean '--steps'\? \(known: .*\)"),
@@ -212,9 +230,17 @@ FAULTS = [
     (["run", "--problem", "torn.json"], r"torn\.json: .*"),
     (
         ["run", "--problem", "torn.json", "--prompts", "3"],
-        r"--prompts is for a named problem; 'torn\.json' is a file.*",
+        r"--prompts is for a named problem; 'torn\.json' is a file and says itself what the problem is",
     ),
     (["run", "--problem", "pool", "--arms", "3"], r"unknown option of pool 'arms'.*"),
+    (["run", "--problem", "parity", "--arms", "3"], r"unknown option of parity 'arms' \(known: depth, vocabulary\)"),
+    (["run", "--problem", "parity", "--depth", "0"], r"depth is 0; wanted a whole number ≥ 1"),
+    (["run", "--problem", "parity", "--depth", "2.5"], r"Invalid value for '--depth': '2\.5' is not a valid integer\."),
+    (
+        ["run", "--problem", "gridworld", "--depth", "3"],
+        r"unknown option of gridworld 'depth' \(known: size, discount\)",
+    ),
+    (["compare", "kl_cov", "--problem", "cliff", "--size", "3"], r"unknown option of cliff 'size' \(known: discount\)"),
     (["run", "--column", "reward=clicks"], r"--column is for files; 'mirror' is a named problem"),
     (
         ["run", "--problem", "torn.json", "--column", "clicks"],
@@ -260,6 +286,19 @@ def python(*arguments, cwd, **variables):
     environment = {**os.environ, "PYTHONPATH": str(ROOT), **variables}
     command = [sys.executable, *arguments]
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment, timeout=120, check=False)
+
+
+def test_verify_holds_as_the_compiler_comes(tmp_path):
+    """Without the flags that make the compiler of the other tests hurry: what users get. One width compiles faster."""
+    code = """
+from softmaxdyn import cli
+from softmaxdyn.verification import cases
+cases.SHARES, cases.SIZES = {100: 1.0}, {100: (2, 3, 30, 100)}
+cli.main()
+"""
+    done = python("-c", code, "verify", "--cases", "1000", cwd=tmp_path, XLA_FLAGS="")
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
+    assert done.stdout.endswith("statements on 1,000 policies a dtype (seed 0): none is violated\n")
 
 
 def test_python_m_is_the_command_and_its_faults_have_no_traceback(tmp_path):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from softmaxdyn import Algorithm, Bandit, Exact, VanillaPG, cli, simulate
+from softmaxdyn import Algorithm, Bandit, Exact, TokenTree, VanillaPG, cli, simulate
 from softmaxdyn.comparison import Shuffled, classify, crossing, interval, paths, report_card
 from softmaxdyn.estimators import Sampled
 from softmaxdyn.interventions import KLCov, PositiveReweighting
@@ -50,6 +50,22 @@ def test_the_inner_entropy_is_that_of_the_policy_given_that_it_is_correct():
     path = paths(BANDIT, Algorithm(VanillaPG(0.0)), num_steps=1, logits=LOGITS)
     pair = np.exp(LOGITS[1, [1, 3]]) / np.exp(LOGITS[1, [1, 3]]).sum()
     np.testing.assert_allclose(path.inner_entropy[0, 0], -np.sum(pair * np.log(pair)) / 3.0, rtol=1e-12)
+
+
+def test_the_inner_entropy_of_a_tree_is_that_of_its_correct_responses_by_length():
+    tree = TokenTree(lambda y: float(y in {(0,), (1,), (1, 0), (0, 1)}), vocabulary=3, depth=2, end=True)
+    logits = np.random.default_rng(0).standard_normal(tree.shape)
+    path = paths(tree, Algorithm(VanillaPG(0.0)), num_steps=1, logits=logits)
+    episode, weight = tree.listing(softmax(jax.numpy.asarray(logits)).prob)
+    chance, length = np.asarray(weight * np.asarray(episode.reward).sum(-1)), np.asarray(episode.taken).sum(-1)
+    given = chance[chance > 0.0] / chance.sum()
+    expected = -np.sum(given * np.log(given)) / np.sum(given * length[chance > 0.0])
+    np.testing.assert_allclose(path.inner_entropy[0, 0], expected, rtol=1e-12)
+
+
+def test_there_is_no_inner_entropy_where_nothing_is_a_success():
+    path = paths(Bandit(0.5 * REWARDS), Algorithm(VanillaPG(0.0)), num_steps=1, logits=LOGITS)
+    assert np.isnan(path.inner_entropy).all()
 
 
 def test_a_crossing_is_linear_between_points_and_nan_where_there_is_none():
@@ -124,18 +140,32 @@ WRONG = 3
 
 
 def compare(folder, *arguments):
-    sizes = ["--prompts", "3", "--actions", "4", "--seeds", "2", "--steps", "20", "--groups", "2", "--group-size", "4"]
+    sizes = ["--seeds", "2", "--steps", "20", "--inner-steps", "1", "--groups", "2", "--group-size", "4"]
     return CliRunner().invoke(cli.main, ["compare", *arguments, *sizes, "--out", str(folder)])
 
 
-def test_the_command_takes_a_method_of_ones_own_and_writes_its_card(tmp_path):
-    (tmp_path / "own.py").write_text(OWN)
-    card = tmp_path / "card.json"
-    done = compare(tmp_path, f"{tmp_path / 'own.py'}:Cap", "--against", "grpo", "--json", str(card))
+@pytest.fixture(scope="module")
+def own(tmp_path_factory):
+    """(folder, what was printed): the card of a method of one's own on a token tree."""
+    folder = tmp_path_factory.mktemp("own")
+    (folder / "own.py").write_text(OWN)
+    rest = ["--against", "grpo", "--problem", "parity", "--depth", "2", "--json", str(folder / "card.json")]
+    done = compare(folder, f"{folder / 'own.py'}:Cap", *rest)
     assert (done.exit_code, done.stderr) == (0, ""), done.output
-    assert "Cap: reward-only" in done.stdout
-    assert [row["name"] for row in json.loads(card.read_text())["rows"]] == ["Cap", "speed-matched", "shuffled", "grpo"]
-    assert (tmp_path / "comparison.svg").stat().st_size > 1000
+    return folder, done.stdout
+
+
+def test_the_command_takes_a_method_of_ones_own_and_writes_its_card(own):
+    folder, printed = own
+    assert "Cap: reward-only" in printed
+    rows = json.loads((folder / "card.json").read_text())["rows"]
+    assert [row["name"] for row in rows] == ["Cap", "speed-matched", "shuffled", "grpo"]
+    assert (folder / "comparison.svg").stat().st_size > 1000
+
+
+def test_the_expected_step_of_a_reward_only_method_has_its_direction_on_a_tree_too(own):
+    assert "least 1.000000, mean 1.000000 over the states" in own[1]
+    assert "note: H is the mean entropy of a token; a state counts as often as it is visited" in own[1]
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,7 @@ FLOORS = [  # lowest first; a folder is one floor
     "verification",
     "plots",
     "log_plots",
+    "episode_plots",
     "strategies",
     "bench",
     "cli",

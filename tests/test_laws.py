@@ -12,9 +12,10 @@ from softmaxdyn import interventions as iv
 from softmaxdyn.advantages import GRPO
 from softmaxdyn.estimators import Sampled
 from softmaxdyn.policy import softmax
-from softmaxdyn.tokens import Push, plain_push, under
+from softmaxdyn.tokens import Push, gradient, plain_push, token_mean, under
 from tests.compiled import compiled
 from tests.faces import BANDIT, NOW, OLD, population
+from tests.worlds import AFTER, BEFORE, SHAPE, TERMINAL, UNREACHABLE, tokens_of, worlds
 
 FAR = 1e30
 
@@ -88,6 +89,8 @@ ROWS = {
         iv.Scheduled(iv.EntropyBonus(0.1), iv.EntropyBonus(0.0)), iv.Scheduled(iv.KLCov(0.1, 0.0), iv.KLCov(0.1, 0.0))
     ),
 }
+IDLE = {"discounted": [UNREACHABLE, TERMINAL], "time-limited": [1, 2]}  # at time 0 only state 0 begins
+OF_SEQUENCES = ("GSPO", "GMPO")  # with longer episodes, a mean ratio even at strength zero
 BASES = {"Intervention", "Selection", "Clip", "ReferencePenalty"}
 KEY = jax.random.key(5)
 COUNT = 32 * 8
@@ -129,6 +132,27 @@ def same(a: Push, b: Push, tolerance=0.0):
 
 def test_every_intervention_has_a_row():
     assert set(iv.__all__) - BASES == set(ROWS)
+
+
+@every
+def test_on_every_kind_of_problem_a_push_is_finite_and_leaves_alone_what_is_never_visited(name):
+    part, neutral = ROWS[name].part.init(BEFORE.logits), ROWS[name].neutral
+    for world, problem in worlds().items():
+        idle = np.asarray(problem.visits(BEFORE.prob)) == 0.0
+        assert np.flatnonzero(idle).tolist() == IDLE.get(world, [])
+        for key, tokens in tokens_of(world):
+            if key is None and name == "PerMicroBatch":
+                continue
+            seen = under(tokens, AFTER)
+            push = push_of(part, key, seen, AFTER)
+            assert bool(jnp.isfinite(push.score).all() & jnp.isfinite(push.field).all()), world
+            assert not np.asarray(gradient(seen, push, AFTER))[idle].any(), world
+            share = float(token_mean(seen, push.selected))
+            assert 0.0 <= share <= 1.0 + 1e-12, world
+            if neutral is not None and (world == "bandit" or name not in OF_SEQUENCES):
+                weak, bare = push_of(neutral.init(BEFORE.logits), key, seen, AFTER), plain_push(seen, SHAPE)
+                counted = seen.weight > 0.0
+                same(*(p._replace(score=jnp.where(counted, p.score, 0.0)) for p in (weak, bare)), 1e-11)
 
 
 @with_a_neutral

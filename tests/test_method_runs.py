@@ -6,7 +6,7 @@ import pytest
 import xarray
 from click.testing import CliRunner
 
-from softmaxdyn import build, cli, plots, simulate
+from softmaxdyn import build, cli, episode_plots, plots, simulate
 from softmaxdyn.problems.named.bandits import pool
 
 SIZES = ["--problem", "pool", "--prompts", "3", "--actions", "4", "--correct", "0.25", "--steps", "6", "--every", "2"]
@@ -17,6 +17,7 @@ BATCH = ["--groups", "2", "--group-size", "4", "--inner-steps", "2", "--step-siz
 def no_figure(monkeypatch):
     """Drawing takes a second and has tests of its own."""
     monkeypatch.setattr(plots, "dynamics", lambda traces: None)
+    monkeypatch.setattr(episode_plots, "episodes", lambda traces: None)
     monkeypatch.setattr(plots, "save_figure", lambda figure, stem: [])
 
 
@@ -51,3 +52,20 @@ def test_exact_mode_draws_nothing_and_needs_one_run(tmp_path):
 def test_an_update_can_be_given_to_a_method(tmp_path):
     printed = run(tmp_path, "--method", "rloo", "--update", "npg")
     assert "update=NaturalPG(step_size=3.0)" in printed
+
+
+def test_an_option_that_the_problem_lacks_is_the_number_of_the_method(tmp_path):
+    assert "discount=0.5" in run(tmp_path, "--method", "reinforce_pp", "--discount", "0.5")
+
+
+def test_an_option_that_the_problem_has_is_not_the_number_of_the_method(tmp_path):
+    grid = ["run", "--problem", "gridworld", "--size", "2", "--steps", "1", "--method", "reinforce_pp", *BATCH]
+    done = CliRunner().invoke(cli.main, [*grid, "--discount", "0.5", "--out", str(tmp_path)])
+    assert "discount 0.5," in done.stdout
+    assert "discount=1.0" in done.stdout
+
+
+def test_an_option_that_neither_has_is_one_line(tmp_path):
+    done = CliRunner().invoke(cli.main, ["run", *SIZES, "--method", "kl_cov", "--discount", "0.5"])
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr.startswith("softmaxdyn: unknown option of pool 'discount' (known: prompts, ")

@@ -13,6 +13,7 @@ from softmaxdyn.problems import Bandit
 from softmaxdyn.simulation import simulate, step
 from softmaxdyn.theory import natural_path
 from tests.compiled import compiled
+from tests.worlds import BEFORE, worlds
 
 REWARDS = np.array([[1.0, 0.0, 0.0, 0.0], [0.0, 1.0, 1.0, 0.0], [0.0, 0.0, 0.0, 1.0]])
 LOGITS = np.array([[0.3, 1.2, -0.5, 0.0], [0.9, 0.1, -0.8, 0.4], [-1.0, 0.7, 0.2, 0.5]])
@@ -39,25 +40,37 @@ DEPARTING = {
 every = pytest.mark.parametrize("name", METHODS)
 
 
-def outer_step(name, mode, inner_steps=1, **numbers):
-    algorithm = build(name, mode=mode, groups=8, group_size=4, **numbers).start(LOGITS)
+def outer_step(name, mode, inner_steps=1, problem=BANDIT, policy=POLICY, **numbers):
+    algorithm = build(name, mode=mode, groups=8, group_size=4, **numbers).start(policy.logits)
     run = compiled(step, static_argnums=4)
-    return run(BANDIT, algorithm, POLICY, jax.random.key(0) if mode == "sampled" else None, inner_steps)
+    return run(problem, algorithm, policy, jax.random.key(0) if mode == "sampled" else None, inner_steps)
 
 
-@every
-def test_every_method_makes_a_finite_step_on_a_sample(name):
-    delta, after, selected = outer_step(name, "sampled", inner_steps=2)
+def is_sound(name, world, mode, inner_steps=1):
+    delta, after, selected = outer_step(name, mode, inner_steps, worlds()[world], BEFORE)
     assert bool(jnp.isfinite(delta).all())
     assert len(after.interventions) == selected.size
     assert np.all((selected >= 0.0) & (selected <= 1.0 + 1e-12))
+    assert not np.asarray(delta)[np.asarray(worlds()[world].visits(BEFORE.prob)) == 0.0].any()
 
 
 @every
-def test_every_method_makes_a_finite_step_on_the_population(name):
-    delta, _, selected = outer_step(name, "exact")
-    assert bool(jnp.isfinite(delta).all())
-    assert np.all((selected >= 0.0) & (selected <= 1.0 + 1e-12))
+def test_every_method_makes_a_sound_step_on_a_sample_of_responses(name):
+    is_sound(name, "tree", "sampled", inner_steps=2)
+
+
+@every
+def test_every_method_makes_a_sound_step_on_all_responses(name):
+    is_sound(name, "tree", "exact")
+
+
+@pytest.mark.parametrize("world", ["discounted", "time-limited"])
+@pytest.mark.parametrize("mode", ["exact", "sampled"])
+@pytest.mark.parametrize(
+    "name", ["ppo", "dapo", "clip_cov", "aepo", "luffy", "prime", "trpo", "majority_reward", "prorl"]
+)
+def test_one_method_with_each_kind_of_part_makes_a_sound_step_in_an_mdp(name, world, mode):
+    is_sound(name, world, mode)
 
 
 def cosines(name, **numbers):

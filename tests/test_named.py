@@ -150,6 +150,15 @@ def test_options_reach_the_setting_and_hyphens_are_underscores():
     assert named("wrong-peak").note == names.wrong_peak().note
 
 
+def test_every_option_comes_with_the_settings_that_take_it():
+    taken = names.named_options()
+    assert {(setting, parameter.default) for setting, parameter in taken["size"].items()} == {("gridworld", 4)}
+    assert set(taken["depth"]) == {"parity", "final_token", "several_paths", "rare_path", "distractor"}
+    assert "seed" not in taken
+    for option, settings in taken.items():
+        assert all(np.isfinite(named(name, **{option: each.default}).logits).all() for name, each in settings.items())
+
+
 def test_one_arm_comes_with_a_warning():
     assert named("testbed", arms=1).note.endswith("one arm: the entropy is 0 and nothing moves")
 
@@ -160,6 +169,11 @@ def test_one_arm_comes_with_a_warning():
         ("tesbed", {}, "^unknown problem 'tesbed'; did you mean 'testbed'\\? \\(known: testbed, mei, "),
         ("zzz", {}, "^unknown problem 'zzz' \\(known: testbed, mei, "),
         ("testbed", {"arm": 3}, "^unknown option of testbed 'arm'; did you mean 'arms'\\? \\(known: arms, runs\\)$"),
+        (
+            "parity",
+            {"dept": 3},
+            "^unknown option of parity 'dept'; did you mean 'depth'\\? \\(known: depth, vocabulary",
+        ),
         ("mei", {"arms": 3}, "^mei takes no options; 'arms' came$"),
         ("testbed", {"arms": 0}, "^arms is 0; wanted a whole number ≥ 1$"),
         ("testbed", {"seed": -1}, "^seed is -1; wanted a whole number ≥ 0$"),

@@ -1,4 +1,4 @@
-"""What `run` prints of problems of several steps: how the change of H̄ splits, and entropies that are not one another."""
+"""What `run` prints of problems of several steps: how the change of H̄ splits, and three kinds of entropy."""
 
 from __future__ import annotations
 
@@ -41,18 +41,18 @@ def mean_end_entropy(problem: Problem, trace: Trace) -> float:
     return float(trajectory_entropy(problem, end) / jnp.sum(problem.visits(end.prob)))
 
 
-def print_episodes(name: str, problem: Problem, traces: list[Trace], mean: Trace) -> None:
+def print_episodes(name: str, problem: Problem, traces: list[Trace], mean: Trace, steps: int) -> None:
     """H̄ at the start and at the end and the two parts of its change; on token trees the entropies behind it.
 
-    `mean` is the mean of the `traces`, the runs of `name`.
+    `mean` is the mean of the `traces`, the runs of `name`, each of so many steps.
     """
     end = np.mean([float(trajectory_entropy(problem, _end(trace))) for trace in traces])
     rows = len(mean.step)
-    steps = f"{rows} steps" if mean.step[-1] == rows - 1 else f"{rows} recorded steps"
+    when = f" in {steps} step{'s' * (steps > 1)}:" if rows == steps else f"; the {rows} recorded steps made"
     local, moved = (float(np.sum(part)) for part in (mean.local_change, mean.visitation_change))
     click.echo(
-        f"{name} takes the entropy of an episode from {float(mean.trajectory_entropy[0]):.6g} to {end:.6g} nats:"
-        f" {local:+.4g} by the policy in each state, {moved:+.4g} by moved visits ({steps})"
+        f"{name} takes the entropy of an episode from {float(mean.trajectory_entropy[0]):.6g} to {end:.6g} nats{when}"
+        f" {local:+.4g} with the visits frozen (what the theorems know), {moved:+.4g} by moved visits"
     )
     if "response_entropy" in mean.measures:
         _print_entropies(name, problem, traces, mean)
@@ -72,7 +72,6 @@ def _print_entropies(name: str, problem: Problem, traces: list[Trace], mean: Tra
     for at in np.unique(np.linspace(0, len(start) - 1, POSITIONS).round().astype(int)):
         columns[f"token\n{at + 1}"] = [_cell(start[at]), _cell(stop[at])]
     print_table(columns, left=1)
-    click.echo("note: token entropy is not diversity: that of the final answer can move the other way")
 
 
 def _end(trace: Trace) -> Policy:

@@ -28,6 +28,7 @@ from softmaxdyn.comparison import interval
 from softmaxdyn.errors import InputError, check_choice, check_integer, check_number
 from softmaxdyn.methods import METHODS, build
 from softmaxdyn.problems import Bandit, Problem, Setting
+from softmaxdyn.problems.named import named_options
 from softmaxdyn.simulation import simulate
 from softmaxdyn.trace import Trace
 from softmaxdyn.updates import NaturalPG, Update, VanillaPG
@@ -78,7 +79,7 @@ def run(
         check_integer(name, count, 1)
     check_integer("--seed", seed, 0)
     check_number("--step-size", 0.0 if step_size is None else step_size, low=0.0)
-    numbers = _numbers(ctx, method)
+    numbers = _numbers(ctx, method) | _shared_numbers(method, problem, options)
     setting = read_problem(problem, seed, columns, options)
     jax.config.update("jax_enable_x64", True)
     logits = np.asarray(setting.logits, dtype)
@@ -112,7 +113,7 @@ def run(
         _print_table(name, trace)
         _print_end(name, setting.problem, runs[name])
         if not single:
-            print_episodes(name, setting.problem, runs[name], trace)
+            print_episodes(name, setting.problem, runs[name], trace, steps)
     for note in results.remarks(setting.problem, logits, traces):
         click.echo(f"note: {note}")
     click.echo(f"\nwrote {', '.join(map(str, written))}")
@@ -134,6 +135,13 @@ def _numbers(ctx: click.Context, method: str | None) -> dict[str, Any]:
         except (ValueError, StopIteration):
             raise InputError(f"{name} wants a number, e.g. {name} 0.02") from None
     return found
+
+
+def _shared_numbers(method: str | None, problem: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Takes out of `options` what the problem lacks and the method has as a number of the same name."""
+    taken = named_options()
+    lacks = [name for name in taken if problem.replace("-", "_") not in taken[name] and options[name] is not None]
+    return {name: options.pop(name) for name in lacks if method is not None and name in METHODS[method].numbers}
 
 
 def _after(advance: Callable[[int], None] | None, before: int) -> Callable[[int], None] | None:

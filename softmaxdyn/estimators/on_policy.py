@@ -197,7 +197,7 @@ def best_baseline(problem: Problem, policy: Policy, value: Float[Array, "S A"]) 
     p = policy.prob
     size = 1.0 - 2.0 * p + jnp.sum(p**2, -1, keepdims=True)
     later = problem.to_go(p, jnp.sum(p * size, -1))
-    reward = value - problem.to_go(p, jnp.sum(p * value, -1))
+    reward = value - problem.ahead(jnp.sum(p * value, -1))
     product = problem.action_values(p, size * value + reward * later)
     total = jnp.sum(p * (size + later), -1)
     return jnp.where(total > 0.0, jnp.sum(p * product, -1) / jnp.where(total > 0.0, total, 1.0), 0.0)

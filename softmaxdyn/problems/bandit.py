@@ -44,6 +44,10 @@ class Bandit(Problem):
         """d(s) = w_s, whatever the policy."""
         return jnp.asarray(self.weights if start is None else start, probs.dtype)
 
+    def ahead(self, values: Float[Array, " S"]) -> Float[Array, "S A"]:
+        """0: nothing comes after the one action."""
+        return jnp.zeros(self.shape, values.dtype)
+
     def to_go(self, probs: Float[Array, "S A"], values: Float[Array, " S"]) -> Float[Array, "S A"]:
         """0: nothing comes after the one action."""
         return jnp.zeros_like(probs)

@@ -18,6 +18,10 @@ LARGEST = 2**27
 """Entries that a table of a tree may have: 1 GiB in float64."""
 
 
+DEEPEST = 100
+"""Levels that a tree may have; only one without branches comes near."""
+
+
 class Layout(NamedTuple):
     """The rows of a token tree: level k holds P·Bᵏ prefixes, prompt first; token a leads from row s to P + B·s + a.
 
@@ -120,17 +124,19 @@ class Layout(NamedTuple):
 
 
 def check_size(prompts: int, vocabulary: int, depth: int, end: bool) -> None:
-    """Raises InputError if a table of such a tree has more than `LARGEST` entries, or a level is hardly one."""
-    branching = vocabulary - end
-    exponent = math.log10(prompts) + (depth - 1) * math.log10(branching)
-    if exponent < 15:
-        count = prompts * (depth if branching == 1 else (branching**depth - 1) // (branching - 1))
-        if count * vocabulary <= LARGEST:
-            return
-        prefixes, size = f"{count:,}", f"{count * vocabulary / 2**27:.1f}"
-    else:
-        prefixes, size = f"about 1e{exponent:.0f}", f"about 1e{exponent + math.log10(vocabulary / 2**27):.0f}"
-    raise InputError(
-        f"vocabulary {vocabulary}, depth {depth}, prompts {prompts} make {prefixes} prefixes, {size} GiB a table;"
-        f" wanted at most 1 GiB ({LARGEST:,} entries): lower one of the three"
-    )
+    """Raises InputError for more than `DEEPEST` levels and for tables of more than `LARGEST` entries."""
+    if depth > DEEPEST:
+        raise InputError(f"depth is {depth}; wanted at most {DEEPEST}: each level of the tree is compiled on its own")
+    count = prompts * sum((vocabulary - end) ** level for level in range(depth))
+    tenths = -(-10 * count * vocabulary // LARGEST)
+    if tenths > 10:
+        size = f"{tenths / 10:,}" if tenths < 10**9 else _power(tenths // 10)
+        raise InputError(
+            f"vocabulary {vocabulary}, depth {depth}, prompts {prompts} make"
+            f" {f'{count:,}' if count < 10**12 else _power(count)} prefixes, {size} GiB a table;"
+            " wanted at most 1 GiB: lower one of the three"
+        )
+
+
+def _power(number: int) -> str:
+    return f"about 1e{math.log10(number):.0f}"

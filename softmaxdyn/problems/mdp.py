@@ -39,7 +39,8 @@ class MDP(Problem):
     along it are undiscounted, and visits, J and Q are those of the discounted problem.
 
     Without a horizon, γ < 1, a policy is [S, A] and d = (I − γ P_πᵀ)⁻¹ start, V = (I − γ P_π)⁻¹ r_π. A played episode
-    is cut after `length` steps, by default the first L with γᴸ ≤ 10⁻⁶: that is its bias.
+    is cut after `length` steps, by default the first L with γᴸ ≤ 10⁻⁶: that is its bias. With a length of your own, a
+    new discount compiles nothing anew.
 
     With a `horizon` T, γ ≤ 1, an episode has at most T steps and the policy may depend on the time: a row is a pair
     (t, s), at index t·S + s, and a policy [T·S, A]. Rewards [T·S, A] may depend on the time too. A policy that does not
@@ -81,7 +82,7 @@ class MDP(Problem):
 
     def __repr__(self) -> str:
         states, actions, _ = self.transitions.shape
-        discount = f", discount={float(self.discount):.17g}" if concrete(self.discount) else ""
+        discount = f", discount={float(self.discount)!r}" if concrete(self.discount) else ""
         return f"MDP(S={states}, A={actions}{discount}{'' if self.horizon is None else f', horizon={self.horizon}'})"
 
     def visits(self, probs: Float[Array, "S A"], start: Float[Array, " S"] | None = None) -> Float[Array, " S"]:
@@ -90,19 +91,28 @@ class MDP(Problem):
         if self.horizon is None:
             return expected_visits(*self._chain(probs), start)
 
-        def walk(arrived: Array, now: tuple[Array, Array]) -> tuple[Array, Array]:
+        def walk(arrived: Array, now: tuple[Array, ...]) -> tuple[Array, Array]:
             here = arrived + now[1]
             return self._onward(here[:, None] * now[0]), here
 
         return jax.lax.scan(walk, jnp.zeros_like(start, shape=self._live.shape), self._timed(probs, start))[1].ravel()
 
+    def ahead(self, values: Float[Array, " S"]) -> Float[Array, "S A"]:
+        """γ P x (of the next time; 0 at T)."""
+        values = self._counted(values)
+        if self.horizon is None:
+            return self._ahead(values)
+        (table,) = self._timed(values)
+        following = jnp.concatenate([table[1:], jnp.zeros_like(table[:1])])
+        return jax.vmap(self._ahead)(following).reshape(self.shape)
+
     def to_go(self, probs: Float[Array, "S A"], values: Float[Array, " S"]) -> Float[Array, "S A"]:
         """γ P V_x, V_x the expected sum of `values` from a state on (at the next time, 0 from T on)."""
-        values = self._counted(values)
+        values = self._counted(jnp.asarray(values, probs.dtype))
         if self.horizon is None:
             return self._ahead(expected_sum(*self._chain(probs), values))
 
-        def look(later: Array, now: tuple[Array, Array]) -> tuple[Array, Array]:
+        def look(later: Array, now: tuple[Array, ...]) -> tuple[Array, Array]:
             ahead = self._ahead(later)
             return now[1] + jnp.sum(now[0] * ahead, -1), ahead
 
@@ -134,13 +144,13 @@ class MDP(Problem):
         visits = self.visits(probs)
         log_prob = jnp.where(policy.log_prob > -jnp.inf, policy.log_prob, 0.0)
         log_prob = log_prob + jnp.sum(visits * policy.entropy) / jnp.sum(visits)
-        ending = self.stop + self.discount * jnp.sum(jnp.where(self._live, 0.0, self._moves(probs)), -1)
+        ending = self._ending(self._moves(probs))
 
         def walk(moments: Array, now: tuple[Array, ...]) -> tuple[Array, Array]:
             prob, log, reward, count = now
             one, logs, gain, both = moments[:, :, None]
             moved = one, logs + log * one, gain + reward * one, both + log * gain + reward * (logs + log * one)
-            here = prob * jnp.stack(moved)
+            here = jnp.stack([prob * moment for moment in moved])
             return self._onward(here), jnp.sum(ending * here[3]) / count
 
         value = jnp.sum(probs * self.action_values(probs), -1)[:states]
@@ -184,19 +194,27 @@ class MDP(Problem):
     def _moves(self, like: Array) -> Float[Array, "S A S"]:
         return jnp.asarray(self.transitions, like.dtype)
 
+    def _going_on(self, weight: Float[Array, "..."]) -> Float[Array, "..."]:
+        """γ times the weight."""
+        return jnp.asarray(self.discount, weight.dtype) * weight
+
+    def _ending(self, moves: Float[Array, "*N S"]) -> Float[Array, "*N"]:
+        """The chance that the episode ends after a step that leads to each state with chance `moves`."""
+        terminal = jnp.sum(jnp.where(self._live, 0.0, moves), -1)
+        return jnp.asarray(self.stop, moves.dtype) + self._going_on(terminal)
+
     def _onward(self, weight: Float[Array, "*N S A"]) -> Float[Array, "*N S"]:
         """The weight of each next state, of the episodes that go on."""
-        return self.discount * jnp.where(self._live, _sums("...sa,sat->...t", weight, self._moves(weight)), 0.0)
+        return self._going_on(jnp.where(self._live, _sums("...sa,sat->...t", weight, self._moves(weight)), 0.0))
 
     def _ahead(self, values: Float[Array, " S"]) -> Float[Array, "S A"]:
         """γ P x, for x that is 0 in terminal states."""
-        return self.discount * _sums("sat,t->sa", self._moves(values), values)
+        return self._going_on(_sums("sat,t->sa", self._moves(values), values))
 
     def _chain(self, probs: Float[Array, "S A"]) -> tuple[Float[Array, "S S"], Float[Array, " S"]]:
         """(γ P_π between states that are not terminal, the chance to end after a step), by state."""
-        moves = self.discount * _sums("sa,sat->st", probs, self._moves(probs))
-        ending = self.stop + jnp.sum(jnp.where(self._live, 0.0, moves), -1)
-        return jnp.where(self._live, moves, 0.0), ending
+        moves = _sums("sa,sat->st", probs, self._moves(probs))
+        return self._going_on(jnp.where(self._live, moves, 0.0)), self._ending(moves)
 
     def _play(
         self, logits: Float[Array, "S A"], now: tuple[Int[Array, ""], Bool[Array, ""]], key: Key[Array, ""]

@@ -21,7 +21,7 @@ def transition_table(transitions: Any) -> Any:
     table = _numbers("transitions", transitions, "[S, A, S] numbers")
     if table.ndim != 3 or table.shape[0] != table.shape[2] or 0 in table.shape:
         raise InputError(f"transitions have shape {table.shape}; wanted [S, A, S]: the chance of s' after a in s")
-    _check_size("transitions", table.shape)
+    check_size("transitions", table.shape)
     return table
 
 
@@ -68,7 +68,7 @@ def reward_table(rewards: Any, transitions: Any, terminal: tuple[int, ...], hori
     table = _numbers("rewards", rewards, "[S, A] or [S, A, S] numbers")
     states, actions, _ = transitions.shape
     rows = states * (horizon or 1)
-    _check_size("a policy", (rows, actions))
+    check_size("a policy", (rows, actions))
     if table.shape not in ((states, actions), (states, actions, states), (rows, actions)):
         timed = "" if horizon is None else f" or [T·S, A] = {(rows, actions)}"
         shapes = f"[S, A] = {(states, actions)} or [S, A, S] = {transitions.shape}{timed}"
@@ -133,6 +133,14 @@ def check_length(steps: int | None) -> int:
     return steps
 
 
+def check_size(name: str, shape: tuple[int, ...]) -> None:
+    """Raises InputError for a table of more than 2²⁸ numbers."""
+    count = math.prod(shape)
+    if count > LARGEST:
+        size = f"{count:,} numbers, {count * 8 / 2**30:.1f} GiB in float64"
+        raise InputError(f"{name} of shape {shape} would hold {size}; wanted at most {LARGEST:,}")
+
+
 def _numbers(name: str, value: Any, wanted: str, keep_integers: bool = False) -> Any:
     if isinstance(value, jax.core.Tracer):
         return value
@@ -146,13 +154,6 @@ def _numbers(name: str, value: Any, wanted: str, keep_integers: bool = False) ->
         return array
     single = array.dtype.kind == "f" and array.dtype.itemsize <= 4
     return array.astype(np.float32 if single else float, copy=False)
-
-
-def _check_size(name: str, shape: tuple[int, ...]) -> None:
-    count = math.prod(shape)
-    if count > LARGEST:
-        size = f"{count:,} numbers, {count * 8 / 2**30:.1f} GiB in float64"
-        raise InputError(f"{name} of shape {shape} would hold {size}; wanted at most {LARGEST:,}")
 
 
 def _check_state(what: str, number: Any, states: int) -> None:
@@ -185,5 +186,4 @@ def _check_start(table: np.ndarray, states: int, terminal: tuple[int, ...]) -> N
 
 def _tolerance(table: np.ndarray) -> float:
     """What rounding can do to a sum of chances."""
-    kind = table.dtype if table.dtype.kind == "f" else np.dtype(float)
-    return 16.0 * table.shape[-1] * float(np.finfo(kind).eps)
+    return 16.0 * table.shape[-1] * float(np.finfo(np.float32 if table.dtype == np.float32 else np.float64).eps)

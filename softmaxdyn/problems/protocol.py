@@ -29,9 +29,9 @@ class Listing(NamedTuple):
 class Problem:
     """A tabular problem with S states and A actions; probabilities are [S, A], one policy row a state.
 
-    A problem is a frozen config with `rewards`, `start`, `visits`, `to_go` and `rollout`; the rest follows. An episode
-    starts in a state drawn from `start`, and every reward, visit and value is that of an episode. A discount γ is the
-    chance that an episode goes on: sums along a played episode are undiscounted.
+    A problem is a frozen config with `rewards`, `start`, `visits`, `ahead`, `to_go` and `rollout`; the rest follows. An
+    episode starts in a state drawn from `start`, and every reward, visit and value is that of an episode. A discount γ
+    is the chance that an episode goes on: sums along a played episode are undiscounted.
     """
 
     rewards: Any  # [S, A], the expected reward of taking a in s
@@ -50,8 +50,12 @@ class Problem:
         """d(s): the expected number of visits to s under `probs`, from `start` (default: the problem's own)."""
         raise NotImplementedError
 
+    def ahead(self, values: Float[Array, " S"]) -> Float[Array, "S A"]:
+        """E[values(s')] of the next state s' after (s, a); 0 where the episode ends."""
+        raise NotImplementedError
+
     def to_go(self, probs: Float[Array, "S A"], values: Float[Array, " S"]) -> Float[Array, "S A"]:
-        """E[Σ values(s_t) over the states after (s, a)] under `probs`."""
+        """E[Σ values(s_t) over all states after (s, a)] under `probs`."""
         raise NotImplementedError
 
     def rollout(self, key: Key[Array, ""], logits: Float[Array, "S A"], start: Int[Array, ""] | None = None) -> Episode:

@@ -17,8 +17,8 @@ from softmaxdyn.problems.layout import LARGEST, Layout, check_size
 def layout_of(rewards: Any, vocabulary: Any, depth: Any, end: Any) -> Layout:
     """Where the prefixes of a tree with these rewards lie.
 
-    Raises InputError for sizes below 1, an end that is the only token, rewards of a shape that fits no number of
-    prompts, and more than `LARGEST` entries.
+    Raises InputError for sizes below 1, a depth above 100, an end that is the only token, rewards of a shape
+    that fits no number of prompts, and more than `LARGEST` entries.
     """
     vocabulary, depth = check_integer("vocabulary", vocabulary, 1), check_integer("depth", depth, 1)
     if not isinstance(end, bool):
@@ -46,7 +46,7 @@ def reward_table(rewards: Any, layout: Layout) -> Any:
     table = table.astype(_float_of(table.dtype), copy=False)
     odd = ~(np.abs(table) <= 1e30)
     if odd.any():
-        row, token = np.argwhere(odd)[0]
+        row, token = np.argwhere(odd)[0].tolist()
         raise InputError(
             f"the reward of {layout.name(row, token)} is {table[row, token]}; wanted finite numbers of size ≤ 1e30"
         )
@@ -184,16 +184,16 @@ def _label_table(answers: Any, layout: Layout) -> Int[np.ndarray, "S A"]:
         array = np.asarray(answers)
     except ValueError:
         raise InputError("answers are ragged; wanted a table of whole numbers") from None
-    if array.dtype.kind not in "iu":
+    if array.dtype.kind not in "biu":
         raise InputError(f"answers are of type {array.dtype}; wanted whole numbers, or a function of a response")
     if _fitting("answers", array.shape, layout._replace(prompts=1)) != layout.prompts:
         raise InputError(f"answers have shape {array.shape}; wanted {layout.shape}, one row a row of the rewards")
     if array.shape != layout.shape:
         rows = array.reshape(-1, layout.vocabulary)
         array = np.concatenate([np.full((layout.edges[-1][0], layout.vocabulary), -1), rows])
-    finishes = layout.finishes()
+    array, finishes = array.astype(np.int64), layout.finishes()
     if array[finishes].min() < 0:
-        row, token = np.argwhere(finishes & (array < 0))[0]
+        row, token = np.argwhere(finishes & (array < 0))[0].tolist()
         raise InputError(f"the answer of {layout.name(row, token)} is {array[row, token]}; wanted labels 0, 1, 2, …")
     return np.where(finishes, array, -1)
 

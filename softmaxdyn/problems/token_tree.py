@@ -50,8 +50,8 @@ class TokenTree(Problem):
         rewards = reward_table(self.rewards, layout)
         weights = prompt_weights(self.weights, layout.prompts, rewards.dtype)
         answers, count = answer_table(self.answers, self.num_answers, layout)
-        fields = {"rewards": rewards, "weights": weights, "answers": answers, "num_answers": count}
-        for name, value in fields.items():
+        fields = {"vocabulary": layout.vocabulary, "depth": layout.depth, "num_answers": count}
+        for name, value in {**fields, "rewards": rewards, "weights": weights, "answers": answers}.items():
             object.__setattr__(self, name, value)
 
     def __repr__(self) -> str:
@@ -85,6 +85,13 @@ class TokenTree(Problem):
             reached.append(here + (reached[-1][:, None] * prob[:, : layout.branching]).reshape(-1))
         return jnp.concatenate(reached)
 
+    def ahead(self, values: Float[Array, " S"]) -> Float[Array, "S A"]:
+        """values of the prefix that the token leads to; 0 where it finishes the response."""
+        first, *longer = self.layout.levels(values)
+        tables = [jnp.pad(v.reshape(-1, self.layout.branching), ((0, 0), (0, int(self.end)))) for v in longer]
+        rest = self.shape[0] - sum(table.shape[0] for table in tables)
+        return jnp.concatenate([*tables, jnp.zeros((rest, self.vocabulary), first.dtype)])
+
     def to_go(self, probs: Float[Array, "S A"], values: Float[Array, " S"]) -> Float[Array, "S A"]:
         """E[Σ values over the longer prefixes after (s, a)], from the last level to the first."""
         layout = self.layout
@@ -98,8 +105,8 @@ class TokenTree(Problem):
     def rollout(self, key: Key[Array, ""], logits: Float[Array, "S A"], start: Int[Array, ""] | None = None) -> Episode:
         """One response, `depth` steps long; after its end `taken` is False and the state stays."""
         layout, rewards = self.layout, jnp.asarray(self.rewards, logits.dtype)
-        draw, *acts = jax.random.split(key, self.depth + 1)
-        first = self.sample_start(draw) if start is None else jnp.asarray(start, jnp.int32)
+        keys = jax.random.split(key, self.depth + 1)
+        first = self.sample_start(keys[0]) if start is None else jnp.asarray(start, jnp.int32)
 
         def write(carry: Any, act: Any) -> tuple[Any, Episode]:
             state, taken = carry
@@ -109,7 +116,7 @@ class TokenTree(Problem):
             reward = jnp.where(taken, rewards[state, token], 0.0)
             return (jnp.where(grows, longer, state), grows), Episode(state, jnp.where(taken, token, 0), reward, taken)
 
-        _, episode = jax.lax.scan(write, (first, jnp.ones((), bool)), jnp.stack(acts))
+        _, episode = jax.lax.scan(write, (first, jnp.ones((), bool)), keys[1:])
         return episode
 
     def listing(self, probs: Float[Array, "S A"]) -> Listing | None:

@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Key
 
 from softmaxdyn.configs import Number
@@ -42,12 +43,12 @@ def blended_kernel(shape: tuple[int, int], share: Number) -> Float[Array | np.nd
     return rows[:, None, :, None] * np.eye(actions)[None, :, None, :]
 
 
-def to_parameters(features: Float[Array, "S A F"], gradient: Float[Array, "S A"]) -> Float[Array, " F"]:
+def to_parameters(features: Float[ArrayLike, "S A F"], gradient: Float[Array, "S A"]) -> Float[Array, " F"]:
     """∂J/∂θ = Φᵀ ∂J/∂z."""
     return jnp.einsum("saf,sa->f", features, gradient, precision="highest")
 
 
-def to_logits(features: Float[Array, "S A F"], move: Float[Array, " F"], policy: Policy) -> Float[Array, "S A"]:
+def to_logits(features: Float[ArrayLike, "S A F"], move: Float[Array, " F"], policy: Policy) -> Float[Array, "S A"]:
     """δ = Φ Δθ; 0 for masked actions."""
     delta = jnp.einsum("saf,f->sa", features, move, precision="highest")
     return jnp.where(policy.log_prob > -jnp.inf, delta, 0.0)

@@ -8,11 +8,17 @@ from typing import Any
 
 from softmaxdyn.errors import InputError, check_choice
 from softmaxdyn.problems.named.bandits import best_mode, mei, mei_plateau, mirror, pool, sign_flip, testbed, wrong_peak
+from softmaxdyn.problems.named.mdps import chain, cliff, gridworld, river_swim
+from softmaxdyn.problems.named.trees import distractor, final_token, parity, rare_path, several_paths
 from softmaxdyn.problems.setting import Setting
 
 NAMED: dict[str, Callable[..., Setting]] = {
     function.__name__: function
-    for function in (testbed, mei, mei_plateau, wrong_peak, mirror, sign_flip, best_mode, pool)
+    for function in (
+        *(testbed, mei, mei_plateau, wrong_peak, mirror, sign_flip, best_mode, pool),
+        *(parity, final_token, several_paths, rare_path, distractor),
+        *(gridworld, chain, cliff, river_swim),
+    )
 }
 
 
