@@ -34,8 +34,8 @@ DRAWS = 50
 SCALES = (0.5, 2.0, 6.0)  # standard deviation of the logits
 STEP = 0.01  # η of natural PG and η d(s) of PG; rewards are uniform on [0, 1]
 SHARES = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
-SPANNING = (0.0, 0.9, 1.0)  # the shares for natural PG, whose step is the same for all c < 1
-RANKS = (1, 2, 5, 10, 20, 50, 100, 140, 160, 180, 200)
+SPANNING = (0.0, 0.95, 1.0)  # the shares for natural PG, whose step is the same for all c < 1
+RANKS = (1, 2, 5, 10, 20, 50, 100, 150, 180, 200)
 
 
 def drawn(scale):
@@ -52,7 +52,7 @@ def slopes(logits, rewards):
 
 @partial(jax.jit, static_argnames="natural")
 def compared(table, logits, rewards, natural=False):
-    """(exact ΔH, the theorem, the error of Lemma 1, that at half the step), [N, S]; `table` holds K or Φ of each draw."""
+    """(exact ΔH, the theorem, the error of Lemma 1, that at half the step), [N, S]; `table` holds K or Φ a draw."""
 
     def one(case):
         table, logits, rewards = case
@@ -93,22 +93,27 @@ def foreseen(logits, rewards):
 
 
 def blended_features(share):
-    """Φ with ΦΦᵀ = `blended_kernel`; at c = 1 the tied rows alone."""
+    """Φ [1, S, A, S·A + A] with ΦΦᵀ = `blended_kernel`."""
     identity = np.eye(STATES * ACTIONS).reshape(*SHAPE, -1)
-    parts = [np.sqrt(1 - share) * identity, np.sqrt(share) * tied_features(SHAPE)]
-    return np.concatenate(parts, -1) if share < 1 else parts[1]
+    return np.concatenate([np.sqrt(1 - share) * identity, np.sqrt(share) * tied_features(SHAPE)], -1)[None]
+
+
+def some_features(rank):
+    """Φ [N, S, A, S·A + A]: `rank` random features and columns of 0, so that all ranks share what is compiled."""
+    drawn = jax.vmap(lambda key: random_features(key, SHAPE, rank))(jax.random.split(jax.random.key(1), DRAWS))
+    return jnp.pad(drawn, [(0, 0)] * 3 + [(0, STATES * ACTIONS + ACTIONS - rank)])
 
 
 def measured(scale):
     """Everything about policies of that peakedness."""
-    case, keys = drawn(scale), jax.random.split(jax.random.key(1), DRAWS)
+    case = drawn(scale)
     noise, rank = foreseen(*case)
     found = {"scale": scale, "mean_entropy": float(entropy(case[0]).mean()), "n_squared": noise, "F_star": rank}
     found["share, PG"] = [score(*compared(blended_kernel(SHAPE, c)[None], *case)) for c in SHARES]
-    found["share, NPG"] = [score(*compared(blended_features(c)[None], *case, natural=True)) for c in SPANNING]
+    found["share, NPG"] = [score(*compared(blended_features(c), *case, natural=True)) for c in SPANNING]
     found["rank, PG"], found["rank, NPG"] = [], []
     for width in RANKS:
-        features = jax.vmap(lambda key, width=width: random_features(key, SHAPE, width))(keys)
+        features = some_features(width)
         for name, natural in (("rank, PG", False), ("rank, NPG", True)):
             found[name].append(score(*compared(features, *case, natural=natural)))
     return found
@@ -117,29 +122,29 @@ def measured(scale):
 def draw(results):
     """Correlation per context against c, and against F."""
     with matplotlib.rc_context(plots.STYLE):
-        figure, (left, right) = plt.subplots(1, 2, figsize=(7.0, 3.0), layout="constrained", sharey=True)
-        for found, colour in zip(results, plots.COLOURS, strict=False):
-            mark = {"color": colour, "linestyle": "", "markersize": 3.5}
-            for ax, kind, x, thin in ((left, "share", SHARES, np.linspace(0, 1)), (right, "rank", RANKS, RANKS)):
-                law = np.square(thin) * found["n_squared"] if kind == "share" else found["F_star"] / np.array(thin)
-                ax.plot(thin, 1 / np.sqrt(1 + law), color=colour, linewidth=0.9)
-                ax.plot(x, [row["correlation"] for row in found[f"{kind}, PG"]], marker="o", **mark)
-            line = {**mark, "linestyle": "--", "marker": "s", "linewidth": 0.9, "markerfacecolor": "white"}
-            for ax, kind, x in ((left, "share", SPANNING), (right, "rank", RANKS)):
-                y = [row["correlation"] for row in found[f"{kind}, NPG"]]
-                ax.plot(x, y, **line)
-        shades = [plt.Line2D([], [], color=colour, linewidth=3) for colour in plots.COLOURS[:3]]
-        kinds = [
-            plt.Line2D([], [], color="k", marker="o", markersize=3.5, linewidth=0.9),
-            plt.Line2D([], [], color="k", marker="s", markersize=3.5, linewidth=0.9, ls="--", markerfacecolor="white"),
-        ]
-        names = [f"mean H = {found['mean_entropy']:.2f} nats" for found in results]
-        names += ["PG, Theorem 1 (line: closed form)", "natural PG, Theorem 2"]
-        figure.legend(shades + kinds, names, loc="outside upper center", ncols=3)
-        left.set(xlabel="part of each row that all contexts share, c", ylabel="correlation of predicted with exact ΔH")
-        left.set(ylim=(0, 1.05), xlim=(-0.03, 1.03))
-        right.set(xlabel=f"random features for {STATES * ACTIONS} logits, F", xscale="log")
-        right.set_xticks([1, 10, 100, 200], ["1", "10", "100", "200"])
+        figure, axes = plt.subplots(1, 2, figsize=(7.0, 3.0), layout="constrained", sharey=True)
+        for style, found in enumerate(results):
+            colour, hollow = plots.COLOURS[style], {"marker": "s", "markerfacecolor": "white", "linestyle": "--"}
+            laws = (SHARES, np.square(SHARES) * found["n_squared"]), (RANKS, found["F_star"] / np.array(RANKS))
+            for ax, (x, law), kind, few in zip(axes, laws, ("share", "rank"), (SPANNING, RANKS), strict=True):
+                given, natural = found[f"{kind}, PG"], [row["correlation"] for row in found[f"{kind}, NPG"]]
+                ax.plot(x, [row["lemma_1_correlation"] for row in given], color="0.85", linewidth=4, zorder=0)
+                ax.plot(x, 1 / np.sqrt(1 + law), color=colour, linewidth=0.9)
+                ax.plot(x, [row["correlation"] for row in given], "o", color=colour, markersize=3.5)
+                ax.plot(few, natural, color=colour, linewidth=0.9, markersize=5.5 - style, **hollow)
+        line = partial(plt.Line2D, [], [])
+        kinds = {
+            f"mean H = {f['mean_entropy']:.2f} nats": line(color=c)
+            for f, c in zip(results, plots.COLOURS, strict=False)
+        }
+        kinds["PG, Theorem 1 (line: closed form)"] = line(color="k", marker="o", markersize=3.5, linewidth=0.9)
+        kinds["natural PG, Theorem 2"] = line(color="k", markersize=4.5, linewidth=0.9, **hollow)
+        kinds["PG, Lemma 1, given δ"] = line(color="0.85", linewidth=4)
+        figure.legend(kinds.values(), kinds, loc="outside upper center", ncols=2)
+        axes[0].set(xlabel="part of each row that all contexts share, c", ylim=(0, 1.05), xlim=(-0.03, 1.03))
+        axes[0].set_ylabel("correlation of predicted and exact ΔH")
+        axes[1].set(xlabel=f"random features for {STATES * ACTIONS} logits, F", xscale="log")
+        axes[1].set_xticks([1, 10, 100, 200], ["1", "10", "100", "200"])
     plots.save_figure(figure, ROOT / "figures" / "sharing")
 
 
@@ -163,15 +168,20 @@ def main():
     (ROOT / "figures" / "sharing.json").write_text(text + "\n", "utf-8")
     draw(results)
     rows = [row for found in results for kind in found if ", " in kind for row in found[kind]]
-    pick = lambda kind, x, value: " / ".join(f"{f[kind][x.index(value)]['correlation']:.2f}" for f in results)  # noqa: E731
+
+    def pick(kind, x, value, what="correlation", form=".2f"):
+        return " / ".join(format(found[kind][x.index(value)][what], form) for found in results)
+
     print(
-        f"Verdict, for mean entropies of {' / '.join(format(f['mean_entropy'], '.2f') for f in results)} nats: "
+        f"Verdict, for mean entropies of {' / '.join(format(found['mean_entropy'], '.2f') for found in results)} nats: "
         f"Theorem 1 correlates {pick('share, PG', SHARES, 0.1)} with the exact ΔH when contexts share a tenth of each "
-        f"row, {pick('share, PG', SHARES, 0.5)} at half, {pick('share, PG', SHARES, 1.0)} at one row for all, and "
+        f"row ({pick('share, PG', SHARES, 0.1, 'right_signs', '.0%')} of signs right), "
+        f"{pick('share, PG', SHARES, 0.5)} at half, {pick('share, PG', SHARES, 1.0)} at one row for all, and "
         f"{pick('rank, PG', RANKS, 200)} for as many random features as logits, {pick('rank, PG', RANKS, 20)} for a "
-        f"tenth of them; Theorem 2 stays exact while the features span every policy ({pick('rank, NPG', RANKS, 180)} "
-        f"at F = 180 = S(K−1)) and has {pick('rank, NPG', RANKS, 20)} at F = 20; Lemma 1 never falls below "
-        f"{min(row['lemma_1_correlation'] for row in rows):.5f}, with an error of order "
+        f"tenth of them; Theorem 2 stays exact while the features span every policy, whatever their kernel "
+        f"({pick('share, NPG', SPANNING, 0.95)} at c = 0.95, {pick('rank, NPG', RANKS, 180)} at F = 180 = S(K−1)), but "
+        f"has {pick('share, NPG', SPANNING, 1.0)} at one row for all and {pick('rank, NPG', RANKS, 20)} at F = 20; "
+        f"Lemma 1 never falls below {min(row['lemma_1_correlation'] for row in rows):.4f}, and its error is of order "
         f"{min(row['lemma_1_order'] for row in rows):.3f} to {max(row['lemma_1_order'] for row in rows):.3f}."
     )
 

@@ -20,7 +20,15 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
-from softmaxdyn.policy import Policy, centred, exp_minus_linear, lost_digits, relative_to, softmax
+from softmaxdyn.policy import (
+    Policy,
+    centred,
+    exp_minus_linear,
+    lost_digits,
+    relative_to,
+    small_exp_minus_linear,
+    softmax,
+)
 
 
 class Change(NamedTuple):
@@ -85,14 +93,14 @@ def prob_change(policy: Policy, delta: Float[Array, "..."], axis: int = -1) -> F
     d = centred(policy, delta, axis)
     small = jnp.max(jnp.abs(d), axis, keepdims=True) <= 0.5
     near = jnp.where(small, d, 0.0)
-    growth = jnp.sum(policy.prob * exp_minus_linear(near), axis, keepdims=True)
+    growth = jnp.sum(policy.prob * small_exp_minus_linear(near), axis, keepdims=True)
     by_parts = policy.prob * jnp.expm1(near - jnp.log1p(growth))
     return jnp.where(small, by_parts, stepped(policy, delta, axis).prob - policy.prob)
 
 
 def _small_step(policy: Policy, d: Float[Array, "..."], axis: int) -> Change:
     p, u = policy.prob, policy.centred_log_prob
-    psi = exp_minus_linear(d)
+    psi = small_exp_minus_linear(d)
     growth = jnp.sum(p * psi, axis)
     shrink = 1.0 / (1.0 + growth)
     kl = shrink * jnp.sum(p * (d * (d + psi) - psi), axis) + (shrink * growth - jnp.log1p(growth))

@@ -165,7 +165,7 @@ def _path(trace: Trace) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _positive(values: np.ndarray) -> np.ndarray:
-    size = np.abs(values)
+    size = np.abs(np.asarray(values, float))
     return np.where((size > 1e-290) & (size < 1e200), size, np.nan)
 
 

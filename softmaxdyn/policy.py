@@ -7,6 +7,7 @@ policy, not near a deterministic one, not at probabilities of 1e-300. A logit of
 from __future__ import annotations
 
 from functools import partial
+from math import factorial
 from typing import NamedTuple
 
 import jax
@@ -61,7 +62,8 @@ def softmax(logits: Float[ArrayLike, "..."], axis: int = -1, low: Float[Array, "
 def is_mode(logits: Float[Array, "..."], axis: int = -1) -> Bool[Array, "..."]:
     """True at the most probable action (the first of equals), as an array of the shape of `logits`."""
     index = jax.lax.broadcasted_iota(jnp.int32, logits.shape, axis % logits.ndim)
-    return index == jnp.argmax(logits, axis, keepdims=True).astype(jnp.int32)
+    largest = logits == jnp.max(logits, axis, keepdims=True)  # two plain reductions are much faster than an argmax
+    return index == jnp.min(jnp.where(largest, index, logits.shape[axis]), axis, keepdims=True)
 
 
 def relative_to(mode: Bool[Array, "..."], values: Float[Array, "..."], axis: int = -1) -> Float[Array, "..."]:
@@ -136,12 +138,16 @@ def kl_divergence(
 def exp_minus_linear(x: Float[Array, "..."]) -> Float[Array, "..."]:
     """ψ(x) = eˣ − 1 − x = x²/2 + x³/6 + … ≥ 0, to full relative accuracy for every x (+∞ at ±∞)."""
     small = jnp.abs(x) < 0.5
-    terms = 16 if x.dtype == jnp.float64 else 9
-    y = jnp.where(small, x, 0.0)
-    series = jnp.ones_like(y)
-    for n in range(terms, 2, -1):
-        series = 1.0 + y * series / n
-    return jnp.where(small, 0.5 * y * y * series, jnp.expm1(jnp.where(small, 1.0, x)) - x)
+    series = small_exp_minus_linear(jnp.where(small, x, 0.0))
+    return jnp.where(small, series, jnp.expm1(jnp.where(small, 1.0, x)) - x)
+
+
+def small_exp_minus_linear(x: Float[Array, "..."]) -> Float[Array, "..."]:
+    """ψ(x) for |x| ≤ ½, by its series (the next term is below eps/8)."""
+    series = jnp.zeros_like(x)
+    for n in range(16 if x.dtype == jnp.float64 else 9, 1, -1):
+        series = series * x + 1.0 / factorial(n)
+    return x * x * series
 
 
 def sample(key: Key[Array, ""], logits: Float[ArrayLike, "*S A"], shape: tuple[int, ...] = ()) -> Int[Array, "..."]:

@@ -79,7 +79,7 @@ CASES = [
         "step_size 1e+300 overflows float32; wanted at most 3e+38",
     ),
     # Algorithms
-    ("Algorithm(VanillaPG)", r"update is <class 'softmaxdyn.*VanillaPG'>; wanted a config, made by calling its"),
+    ("Algorithm(VanillaPG)", "update is <class 'softmaxdyn.updates."),
     ("Algorithm(0.1)", "update is 0.1; wanted a config, made by calling its class: VanillaPG(0.1)"),
     ("Algorithm(None)", "update is None; wanted a config, made by calling its class: VanillaPG(0.1)"),
     ("Algorithm(VanillaPG(0.1), Exact)", "estimator is <class "),

@@ -79,6 +79,12 @@ def test_what_a_log_axis_cannot_show_leaves_a_gap(traces, ax, remainder, bound):
     ax.figure.canvas.draw()
 
 
+def test_float32_is_drawn_without_a_warning(traces, ax):
+    single = {name: getattr(traces["PG"], name).astype(np.float32) for name in ("remainder", "bound")}
+    plots.remainder(dataclasses.replace(traces["PG"], **single), ax)
+    assert np.isfinite(ax.lines[0].get_ydata()).all()
+
+
 def test_the_path_runs_from_the_start_to_the_end(traces, ax):
     plots.return_against_entropy(traces["PG"], ax)
     path, start, end = ax.lines

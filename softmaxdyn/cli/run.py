@@ -74,7 +74,7 @@ def run(
     columns: tuple[str, ...],
     **options: int | float | None,
 ) -> None:
-    """Simulate policy gradient or a method: print a table, write the traces (netCDF) and a figure (PNG and SVG)."""
+    """Simulate policy gradient or a method: print a table, write the traces (netCDF) and figures (PNG and SVG)."""
     for name, count in {"--steps": steps, "--every": every, "--inner-steps": inner_steps, "--seeds": seeds}.items():
         check_integer(name, count, 1)
     check_integer("--seed", seed, 0)
