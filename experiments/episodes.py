@@ -1,12 +1,12 @@
 """What do the theorems, which know one state, miss of the entropy of a whole response? Exact runs on token trees.
 
-1. visitation: the step moves the visits too (T19). One tree, two rewards: for long responses and for the last token.
-2. covariances: which of four "covariances of log π and the advantage" (T20) tracks the fall of the entropy of a
-   response, H̄, its part with the visits frozen, or the mean entropy of a token? PG, NPG and GRPO in their populations,
-   on random trees with and without an end token, and on the tree that rewards length.
-3. diversity: the entropies of tokens, of responses and of final answers part company.
+1. visitation: a step moves the visits too (T19). One tree, rewarded for length, and for the last token.
+2. covariances: which of four "covariances of log π and the advantage" (T20) tracks the fall of which entropy, that of a
+   response (H̄), the same with the visits frozen, or that of a mean token (H̄/E|y|)? Populations of PG, NPG and GRPO on
+   random trees of fixed length and with an end token, and on the tree that rewards length.
+3. diversity: do the entropies of a token, of a response and of its final answer move together?
 
-Prints a sentence a question and writes figures/{visitation,covariances,diversity}.json, .png and .svg.
+Prints an answer a question and writes figures/{visitation,covariances,diversity}.json, .png and .svg.
 Run: python experiments/episodes.py (a minute)
 """
 
@@ -23,36 +23,32 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 sys.path.insert(0, str(ROOT))
 jax.config.update("jax_enable_x64", True)
 
-from softmaxdyn import Algorithm, NaturalPG, TokenTree, VanillaPG, build, episode_plots, plots, simulate  # noqa: E402
+from softmaxdyn import Algorithm, NaturalPG, TokenTree, VanillaPG, build, episode_plots, plots, probs, simulate  # noqa: E402
 from softmaxdyn.problems.named.trees import parity  # noqa: E402
 from softmaxdyn.results import visit_mean  # noqa: E402
 
-STEPS = 60
-LONG = 4  # tokens from which a response counts as long
-RETURNS = {
-    f"1 for {LONG} tokens or more": lambda y: float(len(y) >= LONG),
-    "1 if the last token is 0": lambda y: float(y[-1:] == (0,)),
-}
-SIZES = 2.0 ** np.arange(-10, 1)  # η of one step, for the orders
-MIDDLE = 20  # the step from which they are measured
-DRAWS, PROMPTS, RUN = 40, 4, 100  # random trees, prompts of each, steps of a run
+STEPS, WHOLE = 60, 151  # of the runs that are rewarded for length, and of those of question 3
+LONG = 4  # tokens, the end not counted, from which a response is long
+REWARDS = {"length": lambda y: float(len(y) >= LONG), "last token": lambda y: float(y[-1:] == (0,))}
+PG, NPG = Algorithm(VanillaPG(1.0)), Algorithm(NaturalPG(0.1))
+SIZES = 2.0 ** np.arange(-10, 1)  # step sizes of one step, for the orders,
+MIDDLE = 20  # and the step of a run that is made so small
 KINDS = {"fixed length": (3, 4, False), "end token": (3, 5, True)}  # vocabulary, depth, end
-UPDATES = {  # η/PROMPTS is a prompt's own step of PG and GRPO
-    "PG": Algorithm(VanillaPG(1.0 * PROMPTS)),
-    "NPG": Algorithm(NaturalPG(0.1)),
-    "GRPO": build("grpo", mode="exact", step_size=1.0 * PROMPTS),
-}
-TARGETS = {"−ΔH̄": "response", "−Σ d ΔH": "frozen", "−ΔH̄/E|y|": "token"}
-SHORT = {"action": "action", "sequence": "sequence", "normalised": "seq./length", "token": "token"}
+DRAWS, PROMPTS, RUN = 40, 4, 100  # random trees, prompts of each, steps of a run
+GRPO = build("grpo", mode="exact")
+UPDATES = {"PG": Algorithm(VanillaPG(1.0 * PROMPTS)), "NPG": NPG, "GRPO": build("grpo", mode="exact", step_size=4.0)}
+OWN = {"frozen": "action", "response": "sequence", "token": "token"}  # the covariance of each entropy under natural PG
+COVARIANCES = ("action", "sequence", "normalised", "token")
+FALLS = {"frozen": "Σ d H\nd frozen", "response": "response\nH̄", "token": "token\nH̄/E|y|"}
 
 
 def tree(paid):
-    """Responses of at most 5 tokens 0 and 1, and an end token."""
+    """Responses of at most 6 tokens out of two, and an end token."""
     return TokenTree(paid, vocabulary=3, depth=6, end=True)
 
 
 def random_tree(seed, vocabulary, depth, end):
-    """(a tree in which 5 % to 50 % of the responses to each prompt are correct, logits N(0, 1))."""
+    """(a tree in which 5 % to 50 % of the responses to a prompt are correct, logits N(0, 1))."""
     generator = np.random.default_rng(seed)
 
     def lottery(share):
@@ -64,84 +60,241 @@ def random_tree(seed, vocabulary, depth, end):
     return problem, generator.standard_normal(problem.shape)
 
 
-def falls(trace):
-    """What the covariances are compared with: the three entropies of TARGETS, how far each step lowers them."""
-    token = np.append(visit_mean(trace, "entropy"), np.nan)  # the last step has no next row
-    return {"response": -trace.trajectory_change, "frozen": -trace.local_change, "token": -np.diff(token)}
+def falls(problem, trace):
+    """By how much each step lowers the three entropies."""
+    visits = problem.visits(probs(trace.logits))
+    last = np.sum(visits * trace.final_entropy) / np.sum(visits)
+    mean_token = np.append(visit_mean(trace, "entropy"), last)
+    return {"frozen": -trace.local_change, "response": -trace.trajectory_change, "token": -np.diff(mean_token)}
 
 
-def compared(trace):
-    """{covariance: {target: (Pearson's r, share of the steps whose sign is wrong)}}."""
-    found = {}
-    for name in SHORT:
-        values = getattr(trace, f"{name}_covariance")
-        pairs = {target: (values[: -1 if target == "token" else None], fall) for target, fall in falls(trace).items()}
-        pairs["token"] = values[:-1], pairs["token"][1][:-1]
-        found[name] = {t: (float(np.corrcoef(x, y)[0, 1]), float(np.mean(x * y < 0))) for t, (x, y) in pairs.items()}
-    return found
+def compared(problem, trace):
+    """{covariance: {entropy: (Pearson's r with its fall, share of the steps of another sign)}}."""
+    table = {name: getattr(trace, f"{name}_covariance") for name in COVARIANCES}
+    return {
+        name: {key: (np.corrcoef(x, fall)[0, 1], np.mean(x * fall < 0)) for key, fall in falls(problem, trace).items()}
+        for name, x in table.items()
+    }
+
+
+def errors_of_first_order(problem):
+    """|exact − first order| of both parts of ΔH̄, for one step of each size from the middle of a run of PG."""
+    logits = simulate(problem, PG, num_steps=MIDDLE).logits
+    steps = [simulate(problem, Algorithm(VanillaPG(size)), num_steps=1, logits=logits) for size in SIZES]
+    frozen = [np.sum(step.visits * step.remainder) for step in steps]
+    return {
+        "frozen": np.abs(frozen),
+        "moved": np.abs([(s.visitation_change - s.visitation_prediction)[0] for s in steps]),
+    }
 
 
 def visitation():
     """Question 1."""
-    update = Algorithm(VanillaPG(1.0))
-    traces = {name: simulate(tree(paid), update, num_steps=STEPS) for name, paid in RETURNS.items()}
-    errors = {name: first_order_errors(tree(paid), update) for name, paid in RETURNS.items()}
-    orders = {n: {part: np.diff(np.log2(e)) for part, e in parts.items()} for n, parts in errors.items()}
-    with plots.three_panels(2.9) as (figure, axes):
-        for ax, (name, trace) in zip(axes, traces.items(), strict=False):
-            episode_plots.entropy_split(trace, ax, name=f"reward {name}")
-        for style, (name, parts) in enumerate(errors.items()):
-            for part, colour in zip(parts, plots.COLOURS, strict=False):
-                label = f"visits {part}, reward {name[2:]}"
-                line = {"color": colour, "linestyle": plots.DASHES[style], "marker": "os"[style], "markersize": 2.5}
-                axes[2].loglog(SIZES, parts[part], label=label, linewidth=1.0, **line)
-        axes[2].loglog(SIZES, 0.3 * SIZES**2, color="0.6", linewidth=0.8, label="slope 2")
-        plots.labelled(axes[2], f"step size η, of step {MIDDLE}", "error of the first order (nats)", columns=1)
-    long, other = traces.values()
-    share = [int(np.sum(-np.sign(t.local_change) * t.visitation_change > np.abs(t.local_change))) for t in (long, other)]
-    sums = [(t.local_change.sum(), t.visitation_change.sum(), t.trajectory_change.sum()) for t in (long, other)]
-    larger = int(np.sum(np.abs(other.local_change) > np.abs(other.visitation_change)))
-    small = [float(order[0]) for parts in orders.values() for order in parts.values()]
-    print(
-        "Visitation: rewarded for length, H̄ moves by {2:+.3f} nats = {0:+.3f} with the visits frozen {1:+.3f} by moved "
-        "visits, ".format(*sums[0])
-        + f"which have the opposite sign and the larger size in {share[0]} of {STEPS} steps; rewarded for the last token "
-        + "{2:+.3f} = {0:+.3f} {1:+.3f}, ".format(*sums[1])
-        + f"and the frozen part is the larger in {larger} steps. The first orders err by η^{min(small):.3f} … "
-        f"η^{max(small):.3f}."
-    )
+    traces = {name: simulate(tree(paid), PG, num_steps=STEPS) for name, paid in REWARDS.items()}
+    errors = {name: errors_of_first_order(tree(paid)) for name, paid in REWARDS.items()}
+    orders = {name: {part: np.diff(np.log2(e)) for part, e in parts.items()} for name, parts in errors.items()}
     fields = ("local_change", "visitation_change", "visitation_prediction", "trajectory_change", "trajectory_entropy")
-    runs = {name: {field: getattr(trace, field) for field in fields} for name, trace in traces.items()}
+    runs = {name: {f: getattr(trace, f) for f in fields} | trace.measures for name, trace in traces.items()}
     for name, trace in traces.items():
-        runs[name] |= {"first_order_local": (trace.visits * trace.lemma_1).sum(1), **trace.measures}
-    return figure, {"step_size": 1.0, "sizes": SIZES, "errors": errors, "orders": orders, "runs": runs}
+        runs[name]["local_prediction"] = np.sum(trace.visits * trace.lemma_1, 1)
+    said = []
+    for trace in traces.values():
+        local, moved = trace.local_change, trace.visitation_change
+        sums = f"{np.sum(local + moved):+.3f} nats = {np.sum(local):+.3f} (visits frozen) {np.sum(moved):+.3f} (moved)"
+        against = np.sum((local * moved < 0) & (np.abs(moved) > np.abs(local)))
+        said.append(f"{sums}, the moved part against the other and larger in {against} of {STEPS} steps, "
+                    f"smaller in {np.sum(np.abs(moved) < np.abs(local))}")  # fmt: skip
+    smallest = [order[0] for parts in orders.values() for order in parts.values()]
+    print(
+        f"Visitation: rewarded for length, H̄ changes by {said[0]}; rewarded for the last token, by {said[1]}. "
+        f"The error of the first orders has order {min(smallest):.4f} to {max(smallest):.4f}."
+    )
+    draw_visitation(traces, errors)
+    write(
+        "visitation", {"steps": STEPS, "long": LONG, "sizes": SIZES, "errors": errors, "orders": orders, "runs": runs}
+    )
 
 
-def first_order_errors(problem, algorithm):
-    """|exact − first order| of the frozen and of the moved part, for one step of each of SIZES from step MIDDLE."""
-    logits = simulate(problem, algorithm, num_steps=MIDDLE).logits
-    steps = [simulate(problem, Algorithm(VanillaPG(size)), num_steps=1, logits=logits) for size in SIZES]
-    frozen = [abs(float((s.visits * s.remainder).sum())) for s in steps]
-    return {"frozen": frozen, "moved": [abs(float((s.visitation_change - s.visitation_prediction)[0])) for s in steps]}
+def draw_visitation(traces, errors):
+    """The two parts of ΔH̄ in both runs, and the error of the first orders against the step size."""
+    with plots.three_panels(2.7) as (figure, axes):
+        for ax, (name, trace) in zip(axes, traces.items(), strict=False):
+            episode_plots.entropy_split(trace, ax)
+            ax.set_title(f"rewarded: {name}", fontsize="medium")
+        handles, names = axes[0].get_legend_handles_labels()
+        for style, (name, parts) in enumerate(errors.items()):
+            mark = {"marker": "os"[style], "markersize": 3, "linewidth": 1, "linestyle": plots.DASHES[style]}
+            for part, colour in zip(parts.values(), plots.COLOURS, strict=False):
+                axes[2].loglog(SIZES, part, color=colour, markerfacecolor=["white", colour][style], **mark)
+            handles += axes[2].plot([], [], color="0.3", markerfacecolor=["white", "0.3"][style], **mark)
+            names.append(f"error, rewarded: {name}")
+        handles += axes[2].plot(SIZES, 0.01 * SIZES**2, color="0.7", linewidth=0.8)
+        axes[2].set(xlabel=f"step size η of step {MIDDLE}", ylabel="|exact − first order| (nats)")
+        for ax in axes[:2]:
+            ax.get_legend().remove()
+        axes[1].set_ylabel("")
+        figure.legend(handles, [*names, "slope 2"], loc="outside upper center", ncols=4)
+    plots.save_figure(figure, ROOT / "figures" / "visitation")
 
 
 def covariances():
     """Question 2."""
-    found = {kind: {update: [] for update in UPDATES} for kind in KINDS}
-    ends, equal = {}, []
+    found, returns, gap = {}, {}, 0.0
     for kind, size in KINDS.items():
         for update, algorithm in UPDATES.items():
-            for seed in range(DRAWS):
-                problem, logits = random_tree(seed, *size)
-                trace = simulate(problem, algorithm, num_steps=RUN, logits=logits)
-                found[kind][update].append(compared(trace))
-                ends.setdefault(f"{kind}, {update}", []).append(float(trace.final_expected_return))
-                if kind == "fixed length":
-                    three = trace.sequence_covariance / size[1], trace.normalised_covariance, trace.token_covariance
-                    equal.append(max(np.abs(x - three[1]).max() for x in three) / np.abs(three[1]).max())
-    problem = tree(next(iter(RETURNS.values())))
-    steps = {"PG": Algorithm(VanillaPG(1.0)), "NPG": UPDATES["NPG"], "GRPO": build("grpo", mode="exact", step_size=1.0)}
-    long = {name: simulate(problem, algorithm, num_steps=STEPS) for name, algorithm in steps.items()}
-    return found, long, {"final_J": {k: [min(v), max(v)] for k, v in ends.items()}, "fixed_length_gap": max(equal)}
+            drawn = [random_tree(seed, *size) for seed in range(DRAWS)]
+            traces = [simulate(problem, algorithm, num_steps=RUN, logits=logits) for problem, logits in drawn]
+            rows = [compared(problem, trace) for (problem, _), trace in zip(drawn, traces, strict=True)]
+            found[f"{kind}, {update}"] = jax.tree.map(lambda *x: np.array(x), *rows)
+            returns[f"{kind}, {update}"] = [trace.final_expected_return for trace in traces]
+            if kind == "fixed length":
+                gap = max(gap, *(gap_of_length(trace, size[1]) for trace in traces))
+    steps = {"PG": PG, "NPG": NPG, "GRPO": GRPO}
+    problem = tree(REWARDS["length"])
+    long = {name: simulate(problem, how, num_steps=STEPS) for name, how in steps.items()}
+    against = {name: compared(problem, trace) for name, trace in long.items()}
+    orders = orders_of_npg(*random_tree(0, *KINDS["end token"]))
+    say_covariances(found, against, orders, gap)
+    draw_covariances(found, long)
+    config = {"draws": DRAWS, "prompts": PROMPTS, "run": RUN, "kinds": KINDS, "steps": STEPS}
+    record = {**config, "columns": ["r", "share of wrong signs"], "random trees": found, "rewarded for length": against}
+    write("covariances", record | {"final return": returns, "orders under NPG": orders, "gap of fixed length": gap})
 
 
+def gap_of_length(trace, length):
+    """The difference of the sequence covariance over the length to the two others, relative to the largest."""
+    one = trace.sequence_covariance / length
+    return max(np.abs(x - one).max() / np.abs(one).max() for x in (trace.normalised_covariance, trace.token_covariance))
+
+
+def orders_of_npg(problem, logits):
+    """In what power of η does the fall of each entropy, less η times its covariance, vanish under natural PG?"""
+    errors = {key: [] for key in OWN}
+    for size in SIZES:
+        trace = simulate(problem, Algorithm(NaturalPG(size)), num_steps=1, logits=logits)
+        for key, fall in falls(problem, trace).items():
+            errors[key].append(abs(fall - size * getattr(trace, f"{OWN[key]}_covariance"))[0])
+    return {key: np.diff(np.log2(error)) for key, error in errors.items()}
+
+
+def say_covariances(found, against, orders, gap):
+    """The answer to question 2."""
+    low = lambda case, name, key: f"{found[case][name][key][0].min():.3f}"  # noqa: E731
+    mid = lambda case, name, key: f"{np.median(found[case][name][key][0]):.3f}"  # noqa: E731
+    print(
+        "Covariances: under NPG each of three belongs to one entropy, with an error of order "
+        f"{min(o[0] for o in orders.values()):.3f} to {max(o[0] for o in orders.values()):.3f} in η: action to the "
+        "frozen part, sequence to the response, the token proxy to the mean token; over runs with an end token r ≥ "
+        + " / ".join(low("end token, NPG", name, key) for key, name in OWN.items())
+        + f". The length-normalised one has none: median r {mid('end token, NPG', 'normalised', 'frozen')} with the "
+        f"frozen part and {mid('end token, NPG', 'normalised', 'response')} with the response (lowest "
+        f"{low('end token, NPG', 'normalised', 'response')}). At fixed length it, the token proxy and the sequence one "
+        f"over the length are equal (to {gap:.0e})."
+    )
+    for update in ("PG", "GRPO"):
+        listed = {
+            name: f"{mid(f'end token, {update}', name, 'response')} ({low(f'end token, {update}', name, 'response')})"
+            for name in COVARIANCES
+        }
+        print(f"  {update} belongs to none; median (lowest) r with the response, end token: {listed}")
+    for update, table in against.items():
+        wrong = {name: f"{x['response'][1]:.0%} (r = {x['response'][0]:+.3f})" for name, x in table.items()}
+        print(
+            f"  Rewarded for length, {update}: steps in which H̄ does the opposite of what the covariance says: {wrong}"
+        )
+
+
+def draw_covariances(found, long):
+    """Median and lowest r over the random trees, and below them the runs that are rewarded for length."""
+    with plots.panels(3, 3, 6.4) as (figure, rows):
+        for ax, (case, table) in zip([*rows[0], *rows[1]], found.items(), strict=True):
+            values = np.array([[table[name][key][0] for key in FALLS] for name in COVARIANCES])
+            matrix(ax, np.median(values, -1), values.min(-1))
+            ax.set_title(case, fontsize="medium")
+        rows[0][0].set_ylabel(f"r, median of {DRAWS} trees (lowest)")
+        rows[1][0].set_ylabel(f"r, median of {DRAWS} trees (lowest)")
+        for ax, (name, trace) in zip(rows[2], long.items(), strict=True):
+            episode_plots.covariances(trace, ax)
+            handles, names = ax.get_legend_handles_labels()
+            ax.get_legend().remove()
+            ax.set_title(f"rewarded for length, {name}", fontsize="medium")
+        for ax in (rows[2][1], rows[2][2]):
+            ax.set_ylabel("")
+        figure.legend(handles, [name.split(", r")[0] for name in names], loc="outside lower center", ncols=5)
+    plots.save_figure(figure, ROOT / "figures" / "covariances")
+
+
+def matrix(ax, shown, lowest):
+    """Numbers on a coloured grid, a row a covariance and a column an entropy."""
+    ax.imshow(shown, cmap="cividis", vmin=0.4, vmax=1.0, aspect="auto")
+    for (row, column), median in np.ndenumerate(shown):
+        text = f"{median:.3f}\n({lowest[row, column]:.2f})".replace("-", "−").replace("−0.00", "0.00")
+        ink = "black" if median > 0.7 else "white"
+        ax.text(column, row, text, ha="center", va="center", color=ink, fontsize="small")
+    ax.set_xticks(range(len(FALLS)), list(FALLS.values()))
+    first = ax.get_subplotspec().is_first_col()
+    ax.set_yticks(range(len(COVARIANCES)), ["action", "sequence", "seq./length", "token"] if first else [""] * 4)
+    ax.tick_params(length=0)
+
+
+def diversity():
+    """Question 3."""
+    problems = {
+        "sum divisible by 3": parity(depth=4, vocabulary=3).problem,
+        "all tokens equal": TokenTree(lambda response: float(len(set(response)) == 1), vocabulary=3, depth=4),
+        "length": tree(REWARDS["length"]),
+    }
+    traces = {name: simulate(problem, NPG, num_steps=WHOLE) for name, problem in problems.items()}
+    runs = {n: trace.measures | {"token_entropy": visit_mean(trace, "entropy")} for n, trace in traces.items()}
+    said = []
+    for name, run in runs.items():
+        kept = {key: run[f"{key}_entropy"][[0, -1]] for key in ("token", "response", "answer")}
+        said.append(
+            f"{name}: " + ", ".join(f"{key} {x[0]:.4f} → {x[1]:.4f} ({x[1] / x[0]:.1%})" for key, x in kept.items())
+        )
+    print(
+        "Diversity, entropies in nats at the start and after " + f"{WHOLE - 1} steps of NPG: " + "; ".join(said) + "."
+    )
+    draw_diversity(traces)
+    returns = {name: trace.expected_return for name, trace in traces.items()}
+    write("diversity", {"steps": WHOLE, "step_size": 0.1, "runs": runs, "expected return": returns})
+
+
+def draw_diversity(traces):
+    """The entropies along each run."""
+    with plots.three_panels(2.6) as (figure, axes):
+        for ax, (name, trace) in zip(axes, traces.items(), strict=True):
+            episode_plots.entropies(trace, ax)
+            handles, names = ax.get_legend_handles_labels()
+            ax.get_legend().remove()
+            ax.set_title(f"rewarded: {name}", fontsize="medium")
+            ax.set_ylim(0)
+        for ax in axes[1:]:
+            ax.set_ylabel("")
+        figure.legend(handles, names, loc="outside upper center", ncols=4)
+    plots.save_figure(figure, ROOT / "figures" / "diversity")
+
+
+def write(name, record):
+    """figures/name.json, floats with 6 digits."""
+
+    def shorten(x):
+        if isinstance(x, dict):
+            return {key: shorten(value) for key, value in x.items()}
+        if isinstance(x, list | tuple):
+            return [shorten(value) for value in x]
+        if hasattr(x, "tolist"):
+            return shorten(x.tolist())
+        return float(f"{x:.6g}") if isinstance(x, float) else x
+
+    (ROOT / "figures" / f"{name}.json").write_text(json.dumps(shorten(record)) + "\n", "utf-8")
+
+
+def main():
+    visitation()
+    covariances()
+    diversity()
+
+
+if __name__ == "__main__":
+    main()

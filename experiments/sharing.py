@@ -72,7 +72,7 @@ def score(exact, said, error, half):
     """How well theorem and lemma do: a context (pooled with the draws), and for the mean over the contexts."""
     exact, said, error, half = map(np.asarray, (exact, said, error, half))
     size, off, second, quarter = (np.sqrt(np.mean(x**2)) for x in (exact, said - exact, error, half))
-    return {
+    found = {
         "correlation": np.corrcoef(exact.ravel(), said.ravel())[0, 1],
         "correlation_of_means": np.corrcoef(exact.mean(1), said.mean(1))[0, 1],
         "relative_error": off / size,
@@ -81,6 +81,7 @@ def score(exact, said, error, half):
         "lemma_1_relative_error": second / size,
         "lemma_1_order": np.log2(second / quarter),
     }
+    return {name: round(float(value), 6) for name, value in found.items()}
 
 
 def foreseen(logits, rewards):

@@ -190,32 +190,42 @@ def pushed(interventions: tuple[Any, ...], key: Any, tokens: Tokens, policy: Pol
     return push, jnp.stack(shares) if shares else jnp.zeros(0, policy.prob.dtype)
 
 
-def _record(problem: Problem, step_size: Any, policy: Policy, delta: Any, selected: Float[Array, " I"]) -> Record:
-    change: Change = decompose(policy, delta)
-    visits = problem.visits(policy.prob)
-    advantage = centred(policy, problem.action_values(policy.prob))
-    slope = policy.prob * policy.centred_log_prob
-    covariance = covariances(problem, policy)
+def observed(problem: Problem, step_size: Any, policy: Policy, delta: Any, selected: Float[Array, " I"]) -> Record:
+    """The row of a step δ from `policy`; `step_size` is that of the whole outer step."""
+    visits, covariance = problem.visits(policy.prob), covariances(problem, policy)
+    states = by_state(policy, delta, visits, problem.action_values(policy.prob), step_size)
     return Record(
         expected_return=problem.expected_return(policy.prob),
         visits=visits,
-        entropy=policy.entropy,
-        entropy_change=change.entropy_change,
-        lemma_1=-change.covariance,
-        theorem_1=-step_size * visits * jnp.sum(slope * centred(policy, policy.prob * advantage), -1),
-        theorem_2=-step_size * (visits > 0.0) * jnp.sum(slope * advantage, -1),
-        remainder=change.remainder,
-        bound=remainder_bound(policy.logits, delta),
-        kl=change.kl,
+        **states,
         selected=selected,
         trajectory_entropy=jnp.sum(visits * policy.entropy),
-        **split(problem, policy, delta, change.entropy_change)._asdict(),
+        **split(problem, policy, delta, states["entropy_change"])._asdict(),
         **{f"{name}_covariance": value for name, value in covariance._asdict().items()},
         measures=problem.measures(policy),
     )
 
 
-def _chunk(
+def by_state(
+    policy: Policy, delta: Array, visits: Array, value: Array, step_size: Any, axis: int = -1
+) -> dict[str, Array]:
+    """The fields of a `Record` with one number a state; `value` is Q, the actions lie along `axis`."""
+    change: Change = decompose(policy, delta, axis)
+    advantage = centred(policy, value, axis)
+    slope = policy.prob * policy.centred_log_prob
+    return {
+        "entropy": policy.entropy,
+        "entropy_change": change.entropy_change,
+        "lemma_1": -change.covariance,
+        "theorem_1": -step_size * visits * jnp.sum(slope * centred(policy, policy.prob * advantage, axis), axis),
+        "theorem_2": -step_size * (visits > 0.0) * jnp.sum(slope * advantage, axis),
+        "remainder": change.remainder,
+        "bound": remainder_bound(policy.logits, delta, axis),
+        "kl": change.kl,
+    }
+
+
+def advance(
     problem: Problem,
     algorithm: Algorithm,
     logits: Any,
@@ -226,8 +236,12 @@ def _chunk(
     *,
     rows: int,
     inner_steps: int,
-) -> tuple[Any, Any, Record, Any, Any]:
-    """Steps start … stop−1, recorded at start, start + every, …: at most `rows` rows, the rest of the buffer is 0."""
+    observe: Callable[..., Any] = observed,
+) -> tuple[Any, Any, Any]:
+    """(logits, algorithm, rows) after the steps start … stop−1 of a run that `Algorithm.start` began.
+
+    What `observe` returns is kept at start, start + every, …: at most `rows` rows, the rest of the buffer is 0.
+    """
 
     def body(t: Any, carry: Any) -> Any:
         logits, algorithm, row, wait, record, buffer = carry
@@ -235,7 +249,7 @@ def _chunk(
         step_key = None if key is None else jax.random.fold_in(key, t)
         delta, following, selected = step(problem, algorithm, policy, step_key, inner_steps)
         due = wait == 0
-        new = partial(_record, problem, following.update.step_size * inner_steps, policy, delta, selected)
+        new = partial(observe, problem, following.update.step_size * inner_steps, policy, delta, selected)
         record = jax.lax.cond(due, new, lambda: record)
         row, wait = row + due, jnp.where(due, every, wait) - 1
         buffer = jax.tree.map(
@@ -244,20 +258,29 @@ def _chunk(
         return logits + delta, following, row, wait, record, buffer
 
     untouched = jnp.zeros(len(algorithm.interventions), logits.dtype)
-    blank = partial(_record, problem, 0.0, delta=logits, selected=untouched)
+    blank = partial(observe, problem, 0.0, delta=logits, selected=untouched)
     record = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(lambda z: blank(softmax(z)), logits))
     buffer = jax.tree.map(lambda x: jnp.zeros((rows, *x.shape), x.dtype), record)
     carry = (logits, algorithm, jnp.int32(-1), jnp.int32(0), record, buffer)
     logits, algorithm, *_, buffer = jax.lax.fori_loop(start, stop, body, carry)
+    return logits, algorithm, buffer
+
+
+def _chunk(problem: Problem, *arguments: Any, **sizes: Any) -> tuple[Any, Any, Record, Any, Any]:
+    logits, algorithm, buffer = advance(problem, *arguments, **sizes)
     final = softmax(logits)
     return logits, algorithm, buffer, problem.expected_return(final.prob), final.entropy
+
+
+def quick_options() -> dict[str, Any] | None:
+    """Options for `jax.jit` with which XLA compiles in half the time, to slower code; None where it has none."""
+    return _HURRY if jax.default_backend() == "cpu" else None
 
 
 @cache
 def quick_jit(function: Callable[..., Any], *static_names: str) -> Callable[..., Any]:
     """`jax.jit` that tells the compiler to hurry: for a small table its time is most of a short run."""
-    options = _HURRY if jax.default_backend() == "cpu" else None
-    return jax.jit(function, static_argnames=static_names, compiler_options=options)
+    return jax.jit(function, static_argnames=static_names, compiler_options=quick_options())
 
 
 _full_jit = jax.jit(_chunk, static_argnames=("rows", "inner_steps"))

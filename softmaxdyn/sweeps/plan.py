@@ -5,17 +5,25 @@ from __future__ import annotations
 import hashlib
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Int
 
 from softmaxdyn.algorithms import Algorithm
-from softmaxdyn.errors import InputError, check_integer
+from softmaxdyn.configs import with_dtype
+from softmaxdyn.errors import InputError, check_choice, check_integer
 from softmaxdyn.problems.setting import Setting
 
-Label = str | float
+NO_SEED = -1  # of a method that draws nothing: it runs once
+VARIABLES = 24  # about how many numbers a recorded step has
+DTYPES = ("float32", "float64")
+
+_LARGEST_RUN = 2**30  # bytes
+_LARGEST_SEED = 2**31 - 1
 
 
 class Cell(NamedTuple):
@@ -27,7 +35,7 @@ class Cell(NamedTuple):
     inner_steps  updates a batch
     """
 
-    labels: dict[str, Label]
+    labels: dict[str, str | float]
     setting: Setting
     algorithm: Algorithm
     inner_steps: int
@@ -36,7 +44,7 @@ class Cell(NamedTuple):
 class Plan(NamedTuple):
     """Cells × seeds, each `num_steps` steps long and recorded at every `every`-th.
 
-    `text` says everything that decides the numbers, in lines; `hash` is its SHA-256 together with the package's version.
+    A method that draws nothing runs once, as seed −1 (NO_SEED). `text` says in lines all that decides the numbers.
     """
 
     cells: tuple[Cell, ...]
@@ -48,6 +56,150 @@ class Plan(NamedTuple):
 
     @property
     def hash(self) -> str:
-        """SHA-256 of the package's version and the text, as hex digits."""
+        """SHA-256 of the package's version and the text, in hex digits."""
         version = sys.modules["softmaxdyn"].__version__
         return hashlib.sha256(f"softmaxdyn {version}\n{self.text}".encode()).hexdigest()
+
+    @property
+    def steps(self) -> Int[np.ndarray, " T"]:
+        """The steps that are recorded: 0, every, 2·every, …"""
+        return np.arange(0, self.num_steps, self.every)
+
+    @property
+    def num_runs(self) -> int:
+        """How many runs all cells and their seeds make."""
+        return sum(len(self.seeds_of(cell)) for cell in range(len(self.cells)))
+
+    @property
+    def num_bytes(self) -> int:
+        """About how large the table is."""
+        return self.num_runs * self.run_bytes
+
+    @property
+    def run_bytes(self) -> int:
+        """About how large the results of one run are."""
+        return -(-self.num_steps // self.every) * VARIABLES * np.dtype(self.dtype).itemsize
+
+    def seeds_of(self, cell: int) -> tuple[int, ...]:
+        """The seeds that a cell is run with."""
+        return self.seeds if self.cells[cell].algorithm.estimator.draws else (NO_SEED,)
+
+
+def make_plan(
+    cells: Iterable[Cell], *, seeds: Any, num_steps: Any, every: Any, dtype: str, lines: Sequence[str]
+) -> Plan:
+    """A plan whose text is the numbers of the runs, `lines`, and a digest of what the cells hold.
+
+    `seeds` is a count or the seeds themselves. Raises InputError for cells that share their labels, counts below 1,
+    seeds that are negative or come twice, a dtype that is unknown or that JAX is not set up for, and runs too long to
+    hold.
+    """
+    cells = tuple(cells)
+    _refuse_twins(cells)
+    num_steps, every = check_integer("steps", num_steps, 1), check_integer("every", every, 1)
+    seeds = check_seeds(seeds)
+    dtype = check_dtype(dtype)
+    counted = seeds == tuple(range(len(seeds)))
+    head = [f"steps = {num_steps}", f"every = {every}", f"seeds = {len(seeds) if counted else list(seeds)}"]
+    text = "\n".join([*head, f"dtype = {dtype}", *lines, f"content = {_content(cells, dtype)}", ""])
+    plan = Plan(cells, seeds, num_steps, every, dtype, text)
+    if plan.run_bytes > _LARGEST_RUN:
+        least = -(-every * plan.run_bytes // _LARGEST_RUN)
+        raise InputError(
+            f"one run records {len(plan.steps):,} steps, about {_gib(plan.run_bytes)}; wanted at most 1 GiB: "
+            f"every = {_rounded_up(least)}"
+        )
+    return plan
+
+
+def check_seeds(seeds: Any) -> tuple[int, ...]:
+    """The seeds: 0 … n−1 for a count n, or the whole numbers ≥ 0 of a list. Raises InputError for anything else."""
+    if isinstance(seeds, list | tuple | range | np.ndarray):
+        found = tuple(check_integer("a seed", seed, 0) for seed in seeds)
+    else:
+        found = tuple(range(check_integer("seeds", seeds, 1)))
+    if not found:
+        raise InputError("seeds is []; wanted a count or a list of seeds: seeds = 20 or seeds = [0, 1]")
+    if max(found) > _LARGEST_SEED:
+        raise InputError(f"a seed is {max(found)}; wanted at most {_LARGEST_SEED}")
+    if len(set(found)) < len(found):
+        twice = next(seed for seed in found if found.count(seed) > 1)
+        raise InputError(f"seeds holds {twice} twice; wanted every seed once")
+    return found
+
+
+def check_dtype(dtype: str) -> str:
+    """`dtype` if it is known and JAX can use it now; raises InputError otherwise."""
+    check_choice("dtype", str(dtype), DTYPES)
+    if jax.dtypes.canonicalize_dtype(dtype) != np.dtype(dtype):
+        raise InputError(f"dtype is {dtype}, but JAX is set to 32 bits; jax.config.update('jax_enable_x64', True)")
+    return str(dtype)
+
+
+def refuse_too_large(num_runs: int, run_bytes: int, every: int, num_steps: int, room: int, where: str) -> None:
+    """Raises InputError where `num_runs` of `run_bytes` are more than `room` bytes, and says what would fit."""
+    need = num_runs * run_bytes
+    if need <= room:
+        return
+    enough = _rounded_up(-(-every * need // max(room, 1)))
+    instead = f"every = {enough}" if enough <= num_steps else "fewer runs"
+    raise InputError(
+        f"{num_runs:,} runs × {-(-num_steps // every):,} recorded steps need about {_gib(need)}, and {where} "
+        f"{_gib(room)}; wanted {instead}"
+    )
+
+
+def fingerprint(tree: Any, dtype: str) -> str:
+    """SHA-256 of the structure, the static fields and every number of a pytree of configs, its numbers in `dtype`."""
+    leaves, structure = jax.tree.flatten(with_dtype(tree, dtype))
+    digest = hashlib.sha256(_without_addresses(str(structure)).encode())
+    for leaf in leaves:
+        if isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+            leaf = jax.random.key_data(leaf)
+        array = np.asarray(leaf)
+        content = array.tobytes() if array.dtype != object else _without_addresses(repr(leaf)).encode()
+        digest.update(f"{array.dtype}{array.shape}".encode() + content)
+    return digest.hexdigest()
+
+
+def _content(cells: Sequence[Cell], dtype: str) -> str:
+    """A digest of every cell; a setting that many cells share is read once."""
+    settings: dict[int, str] = {}
+    digest = hashlib.sha256()
+    for labels, setting, algorithm, inner_steps in cells:
+        if id(setting) not in settings:
+            settings[id(setting)] = fingerprint((setting.problem, np.asarray(setting.logits)), dtype)
+        parts = (labels, settings[id(setting)], _without_addresses(repr(algorithm)), inner_steps)
+        digest.update(f"{parts} {fingerprint(algorithm, dtype)}\n".encode())
+    return digest.hexdigest()
+
+
+def _refuse_twins(cells: Sequence[Cell]) -> None:
+    if not cells:
+        raise InputError("the sweep has no cell; wanted at least one problem and one method")
+    seen: set[frozenset[tuple[str, str | float]]] = set()
+    for cell in cells:
+        labels = frozenset(cell.labels.items())
+        if labels in seen:
+            raise InputError(f"two cells are the same ({name_of(cell)}); wanted every configuration once")
+        seen.add(labels)
+
+
+def name_of(cell: Cell) -> str:
+    """The labels of a cell in one line."""
+    return ", ".join(f"{key} {value:g}" if isinstance(value, float) else value for key, value in cell.labels.items())
+
+
+def _without_addresses(text: str) -> str:
+    """`text` without what differs from process to process."""
+    return re.sub(r" at 0x[0-9a-f]+", "", text)
+
+
+def _gib(size: int) -> str:
+    return f"{size / 2**30:,.3g} GiB"
+
+
+def _rounded_up(number: int) -> int:
+    """The next number with one digit that is not 0."""
+    unit = 10 ** (len(str(number)) - 1)
+    return -(-number // unit) * unit

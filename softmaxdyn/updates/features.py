@@ -15,7 +15,7 @@ from softmaxdyn.errors import InputError, check_integer, check_number
 from softmaxdyn.policy import Policy
 
 
-def random_features(key: Key[Array, ""], shape: tuple[int, int], rank: int) -> Float[Array, "S A F"]:
+def random_features(key: Key[Array, ""], shape: tuple[int, ...], rank: int) -> Float[Array, "S A F"]:
     """Φ [S, A, F] of F = `rank` independent normal numbers of variance 1/F: E ΦΦᵀ = I.
 
     Each entry of ΦΦᵀ is off by about 1/√F, so that it takes F far above S·A for ΦΦᵀ itself to be near I.
@@ -23,7 +23,7 @@ def random_features(key: Key[Array, ""], shape: tuple[int, int], rank: int) -> F
     return jax.random.normal(key, (*_checked(shape), check_integer("rank", rank, 1))) / np.sqrt(rank)
 
 
-def tied_features(shape: tuple[int, int]) -> np.ndarray:
+def tied_features(shape: tuple[int, ...]) -> np.ndarray:
     """Φ [S, A, A], one-hot of the action: all states share one row of logits."""
     states, actions = _checked(shape)
     return np.tile(np.eye(actions), (states, 1, 1))
@@ -35,7 +35,7 @@ def tied_over_time(horizon: int, states: int, actions: int) -> np.ndarray:
     return np.tile(each, (check_integer("horizon", horizon, 1), 1, 1))
 
 
-def blended_kernel(shape: tuple[int, int], share: Number) -> Float[Array | np.ndarray, "S A S A"]:
+def blended_kernel(shape: tuple[int, ...], share: Number) -> Float[Array | np.ndarray, "S A S A"]:
     """K[s, a, t, b] = 1{a = b} ((1 − c) 1{s = t} + c): tabular at c = `share` = 0, one row for all states at c = 1."""
     check_number("share", share, 0.0, 1.0)
     states, actions = _checked(shape)
@@ -124,7 +124,7 @@ def _have(name: str) -> str:
     return "have" if name == "features" else "has"
 
 
-def _checked(shape: tuple[int, int]) -> tuple[int, int]:
+def _checked(shape: tuple[int, ...]) -> tuple[int, int]:
     """Raises InputError unless `shape` is (S, A)."""
     if np.shape(shape) != (2,):
         raise InputError(f"shape is {shape!r}; wanted (S, A), as problem.shape")

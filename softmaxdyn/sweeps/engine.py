@@ -1,0 +1,160 @@
+"""The engine of a sweep: many runs of one structure as one compiled program, a fixed number of them at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import AxisType, PartitionSpec
+from jaxtyping import Array, Float, Int
+
+from softmaxdyn.configs import with_dtype
+from softmaxdyn.errors import InputError, check_integer
+from softmaxdyn.policy import Policy, softmax
+from softmaxdyn.problems import Problem
+from softmaxdyn.simulation import Record, advance, observed, quick_options
+from softmaxdyn.sweeps.plan import Cell, Plan
+from softmaxdyn.sweeps.rows import fits, run_rows
+
+_WORK = 2**14  # numbers of the tables of all runs of a block: they are to stay in the cache
+_ROWS = 64  # recorded steps a call
+_SHORT = 10**8  # steps × numbers of the tables up to which compiling quickly beats compiling well
+_BY_STATE = ("entropy", "entropy_change", "lemma_1", "theorem_1", "theorem_2", "remainder", "bound", "kl")
+
+
+def families(plan: Plan) -> list[list[int]]:
+    """The cells that compile to one program: equal types, sizes, names and inner steps; only numbers differ."""
+    found: dict[Any, list[int]] = {}
+    for number, cell in enumerate(plan.cells):
+        leaves, structure = jax.tree.flatten((cell.setting.problem, cell.algorithm))
+        shapes = tuple((np.shape(leaf), str(getattr(leaf, "dtype", float))) for leaf in leaves)
+        found.setdefault((structure, shapes, np.shape(cell.setting.logits), cell.inner_steps), []).append(number)
+    return list(found.values())
+
+
+class Engine:
+    """`engine(cell [N], seed [N])` runs that many runs of one family, N = lanes × block, and returns their numbers.
+
+    A run is `simulate(problem, algorithm, key=jax.random.key(seed), …)`, seen as one: fields by state are means over
+    the states, weighted with their visits. Every array has the runs first: [N, T] for each of the T recorded steps, [N]
+    at the end, `selected` [N, T, I]. A block is one program of a fixed shape, so a run has the same bits wherever it
+    is: in any block, on any of the devices (a lane each).
+    """
+
+    def __init__(self, plan: Plan, cells: Sequence[int], block: int | None = None, devices: int = 1) -> None:
+        members = [plan.cells[number] for number in cells]
+        self.position = {number: place for place, number in enumerate(cells)}
+        self.plan, self.inner_steps = plan, members[0].inner_steps
+        self.by_rows = all(map(fits, members))
+        size = max(1, members[0].setting.logits.size)
+        runs = len(members) * len(plan.seeds)
+        self.short = size * plan.num_steps * runs < _SHORT
+        self.block = check_integer("block", block, 1) if block else int(np.clip(_WORK // size, 1, min(1024, runs)))
+        self.lanes = check_integer("devices", devices, 1)
+        if self.lanes > jax.device_count():
+            raise InputError(f"devices is {devices}; this process has {jax.device_count()}: see --help of sweep")
+        self.varying, self.shared, self.structure = _stacked(members, plan.dtype)
+        self._compiled: dict[Any, Any] = {}
+
+    @property
+    def size(self) -> int:
+        """Runs a call: lanes × block."""
+        return self.lanes * self.block
+
+    def __call__(self, cell: Int[np.ndarray, " N"], seed: Int[np.ndarray, " N"]) -> dict[str, np.ndarray]:
+        if len(cell) != self.size or len(seed) != self.size:
+            raise InputError(f"{len(cell)} cells and {len(seed)} seeds came; wanted {self.size} of each")
+        place = np.array([self.position[int(number)] for number in cell])
+        carry = self._program("begin")(place, np.asarray(seed, np.int64))
+        every, parts = self.plan.every, []
+        rows = min(_ROWS, -(-self.plan.num_steps // every))
+        for start in range(0, self.plan.num_steps, rows * every):
+            stop = min(start + rows * every, self.plan.num_steps)
+            carry, buffer = self._program("go", rows)(carry, np.int32(start), np.int32(stop), np.int32(every))
+            parts.append({name: np.asarray(x)[:, : -(-(stop - start) // every)] for name, x in buffer.items()})
+        ends = {name: np.asarray(x) for name, x in self._program("end")(carry).items()}
+        return {name: np.concatenate([part[name] for part in parts], 1) for name in parts[0]} | ends
+
+    def _program(self, name: str, rows: int = 0) -> Any:
+        """A function of one block, compiled for all lanes."""
+        if (name, rows) in self._compiled:
+            return self._compiled[name, rows]
+        function = {"begin": self._begin, "go": partial(self._go, rows), "end": self._end}[name]
+        if self.lanes > 1:
+            mesh = jax.make_mesh((self.lanes,), ("lane",), axis_types=(AxisType.Auto,))
+            runs, alike = PartitionSpec("lane"), PartitionSpec()
+            places = {"begin": (runs, runs), "go": (runs, alike, alike, alike), "end": (runs,)}[name]
+            function = jax.shard_map(function, mesh=mesh, in_specs=places, out_specs=runs, check_vma=False)
+        self._compiled[name, rows] = jax.jit(function, compiler_options=quick_options() if self.short else None)
+        return self._compiled[name, rows]
+
+    def _begin(self, place: Int[Array, " B"], seed: Int[Array, " B"]) -> Any:
+        taken = [jnp.asarray(table)[place] for table in self.varying]
+        return jax.vmap(self._start)(taken, seed)
+
+    def _start(self, taken: list[Array], seed: Int[Array, ""]) -> Any:
+        """What a run carries: (problem, algorithm, logits, key)."""
+        problem, algorithm, logits = self._put_together(taken)
+        key = jax.random.key(seed) if getattr(algorithm.estimator, "draws", False) else None
+        return problem, algorithm.start(logits), logits, key
+
+    def _put_together(self, taken: list[Array]) -> Any:
+        varying = iter(taken)
+        return jax.tree.unflatten(self.structure, [next(varying) if x is None else x for x in self.shared])
+
+    def _go(self, rows: int, carry: Any, start: Any, stop: Any, every: Any) -> tuple[Any, dict[str, Array]]:
+        if self.by_rows:
+            return run_rows(carry, start, stop, every, rows=rows)
+
+        def one(problem: Problem, algorithm: Any, logits: Any, key: Any) -> tuple[Any, dict[str, Array]]:
+            sizes: dict[str, Any] = {"rows": rows, "inner_steps": self.inner_steps, "observe": seen}
+            logits, algorithm, buffer = advance(problem, algorithm, logits, key, start, stop, every, **sizes)
+            return (problem, algorithm, logits, key), buffer
+
+        return jax.vmap(one)(*carry)
+
+    def _end(self, carry: Any) -> dict[str, Array]:
+        return jax.vmap(lambda problem, algorithm, logits, key: ended(problem, softmax(logits)))(*carry)
+
+
+def seen(
+    problem: Problem, step_size: Any, policy: Policy, delta: Float[Array, "S A"], selected: Float[Array, " I"]
+) -> dict[str, Array]:
+    """The row of a step, as one number a field."""
+    return as_one(observed(problem, step_size, policy, delta, selected))
+
+
+def as_one(record: Record) -> dict[str, Array]:
+    """The fields of a record, those by state as means weighted with the visits; measures have their own names."""
+    share = record.visits / jnp.sum(record.visits)
+    fields = record._asdict()
+    measures, _ = fields.pop("measures"), fields.pop("visits")
+    means = {name: jnp.sum(jnp.where(share > 0.0, share * fields.pop(name), 0.0)) for name in _BY_STATE}
+    return fields | means | measures
+
+
+def ended(problem: Problem, policy: Policy) -> dict[str, Array]:
+    """J and the mean entropy of the policy at the end."""
+    visits = problem.visits(policy.prob)
+    mean = jnp.sum(visits * policy.entropy) / jnp.sum(visits)
+    return {"final_expected_return": problem.expected_return(policy.prob), "final_entropy": mean}
+
+
+def _stacked(members: Sequence[Cell], dtype: str) -> tuple[list[np.ndarray], list[Any], Any]:
+    """Of (problem, algorithm, logits): the leaves that differ, stacked; all, None where they differ; the tree."""
+    trees = []
+    for cell in members:
+        parts = cell.setting.problem, cell.algorithm, np.asarray(cell.setting.logits, dtype)
+        trees.append(jax.tree.flatten(with_dtype(parts, np.dtype(dtype))))
+    structure = trees[0][1]
+    varying, shared = [], []
+    for leaves in zip(*(tree[0] for tree in trees), strict=True):
+        same = all(leaf is leaves[0] or np.array_equal(leaf, leaves[0], equal_nan=True) for leaf in leaves)
+        shared.append(leaves[0] if same else None)
+        if not same:
+            varying.append(np.stack([np.asarray(leaf) for leaf in leaves]))
+    return varying, shared, structure

@@ -1,0 +1,113 @@
+"""The fast path of the engine: exact vanilla and natural PG on bandits, all states of all runs as rows, actions first.
+
+The formulas are those of the package, along axis 0 of [K, rows]; only the layout differs. A tile of rows stays in the
+cache for all its steps.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from softmaxdyn.estimators import Exact
+from softmaxdyn.policy import centred, softmax
+from softmaxdyn.problems import Bandit
+from softmaxdyn.rewards import TrueReward
+from softmaxdyn.simulation import by_state
+from softmaxdyn.sweeps.plan import Cell
+from softmaxdyn.updates import NaturalPG, VanillaPG
+
+TILE = 2**13  # numbers of a table [K, rows] that stay in the cache
+_LONGEST = 1e3  # |δ| up to which `simulate` takes a step as it is
+_COVARIANCES = ("action_covariance", "sequence_covariance", "normalised_covariance", "token_covariance")
+
+
+def fits(cell: Cell) -> bool:
+    """Whether the cell is exact vanilla or natural PG on a bandit, without interventions and with moderate steps."""
+    problem, algorithm = cell.setting.problem, cell.algorithm
+    plain = type(problem) is Bandit and type(algorithm.update) in (VanillaPG, NaturalPG) and not algorithm.interventions
+    estimator = algorithm.estimator
+    if not plain or type(estimator) is not Exact or estimator.advantage is not None or cell.inner_steps != 1:
+        return False
+    longest = np.max(np.asarray(problem.weights)) if type(algorithm.update) is VanillaPG else 1.0
+    reach = np.max(np.ptp(np.asarray(problem.rewards), -1)) * float(algorithm.update.step_size)
+    return type(estimator.reward) is TrueReward and bool(reach * longest <= _LONGEST)
+
+
+def run_rows(carry: Any, start: Any, stop: Any, every: Any, *, rows: int) -> tuple[Any, dict[str, Float[Array, "B T"]]]:
+    """`simulation.advance` for a block of B runs that `fits`: (the carry after the steps, the fields of the rows)."""
+    problem, algorithm, logits, key = carry
+    runs, states, actions = logits.shape
+    natural = type(algorithm.update) is NaturalPG
+    width = min(states, max(1, TILE // (runs * actions)))
+    count = -(-states // width)
+
+    def tiles(table: Array) -> Array:
+        """[B, S, …] as [tiles, …, B·width]: actions before rows."""
+        padded = jnp.pad(table, ((0, 0), (0, count * width - states), *((0, 0),) * (table.ndim - 2)))
+        return jnp.moveaxis(padded.reshape(runs, count, width, -1), (1, 3), (0, 1)).reshape(count, -1, runs * width)
+
+    weight = jnp.broadcast_to(jnp.asarray(problem.weights), (runs, states))
+    step_size = jnp.repeat(jnp.broadcast_to(algorithm.update.step_size, (runs,)), width)
+    reward = jnp.broadcast_to(jnp.asarray(problem.rewards), logits.shape)
+
+    def walk(tile: tuple[Array, ...]) -> tuple[Array, dict[str, Array]]:
+        logits, reward, weight = tile
+        size = step_size if natural else step_size * weight[0]
+
+        def body(t: Any, state: Any) -> Any:
+            logits, row, wait, record, buffer = state
+            policy = softmax(logits, 0)
+            advantage = centred(policy, reward, 0)
+            delta = size * advantage if natural else size * policy.prob * advantage
+            due = wait == 0
+            record = jax.lax.cond(due, lambda: look(policy, delta, reward, weight[0]), lambda: record)
+            row, wait = row + due, jnp.where(due, every, wait) - 1
+            put = jax.lax.dynamic_update_index_in_dim
+            buffer = {name: put(table, record[name], row, 0) for name, table in buffer.items()}
+            return logits + delta, row, wait, record, buffer
+
+        def look(policy: Any, delta: Array, reward: Array, weight: Array) -> dict[str, Array]:
+            """Σ_s w_s x_s of each field, by run."""
+            fields = by_state(policy, delta, weight, reward, step_size, 0)
+            fields["expected_return"] = jnp.sum(policy.prob * reward, 0)
+            fields["covariance"] = jnp.sum(policy.prob * policy.centred_log_prob * centred(policy, reward, 0), 0)
+            sums = {name: jnp.where(weight > 0.0, weight * x, 0.0) for name, x in fields.items()}
+            return {name: jnp.sum(x.reshape(runs, width), 1) for name, x in sums.items()}
+
+        shapes = jax.eval_shape(lambda: look(softmax(logits, 0), logits, reward, weight[0]))
+        record = {name: jnp.zeros(x.shape, x.dtype) for name, x in shapes.items()}
+        buffer = {name: jnp.zeros((rows, *x.shape), x.dtype) for name, x in record.items()}
+        state = jax.lax.fori_loop(start, stop, body, (logits, jnp.int32(-1), jnp.int32(0), record, buffer))
+        return state[0], state[-1]
+
+    moved, sums = jax.lax.map(walk, (tiles(logits), tiles(reward), tiles(weight[..., None])))
+    back = jnp.moveaxis(moved.reshape(count, actions, runs, width), (0, 1), (1, 3)).reshape(runs, -1, actions)
+    fields = {name: jnp.sum(x, 0).T for name, x in sums.items()}
+    return (problem, algorithm, back[:, :states], key), _as_fields(fields, jnp.sum(weight, -1, keepdims=True))
+
+
+def _as_fields(sums: dict[str, Float[Array, "B T"]], total: Float[Array, "B 1"]) -> dict[str, Array]:
+    """The fields of a run seen as one, of Σ_s w_s x_s: on a bandit the visits do not move."""
+    zero = jnp.zeros_like(sums["entropy"])
+    covariance, value = sums.pop("covariance"), sums.pop("expected_return")
+    whole = {
+        "trajectory_entropy": sums["entropy"],
+        "trajectory_change": sums["entropy_change"],
+        "local_change": sums["entropy_change"],
+        "visitation_change": zero,
+        "visitation_prediction": zero,
+    }
+    means = {name: x / total for name, x in sums.items()}
+    of_tokens = {name: covariance / (total if name.startswith("token") else 1.0) for name in _COVARIANCES}
+    return {
+        "expected_return": value,
+        **means,
+        **whole,
+        **of_tokens,
+        "selected": jnp.zeros((*zero.shape, 0), zero.dtype),
+    }

@@ -1,0 +1,166 @@
+"""The engine of a sweep gives what `simulate` gives, and the same bits wherever a run is."""
+
+import json
+import os
+import subprocess
+import sys
+from functools import cache
+
+import jax
+import numpy as np
+import pytest
+
+from softmaxdyn import Adam, Algorithm, Bandit, InputError, NaturalPG, VanillaPG, simulate
+from softmaxdyn.methods import build
+from softmaxdyn.problems.setting import Setting
+from softmaxdyn.results import visit_mean
+from softmaxdyn.sweeps import rows
+from softmaxdyn.sweeps.engine import Engine, families
+from softmaxdyn.sweeps.plan import Cell, Plan
+from tests.worlds import BEFORE, worlds
+
+STEPS, EVERY = 11, 3
+MASKED = np.asarray(BEFORE.logits).copy()
+MASKED[0, 1] = -np.inf
+SAMPLED = {"groups": 4, "group_size": 4}
+BY_STATE = ["entropy", "entropy_change", "lemma_1", "theorem_1", "theorem_2", "remainder", "bound", "kl"]
+BY_RUN = ["expected_return", "trajectory_entropy", "trajectory_change", "local_change", "visitation_change"]
+BY_RUN += ["visitation_prediction", "action_covariance", "sequence_covariance", "token_covariance", "selected"]
+
+
+def plan_of(*cells, dtype="float64", seeds=(0, 1)):
+    return Plan(tuple(cells), seeds, STEPS, EVERY, dtype, "")
+
+
+def cell(algorithm, world="bandit", inner_steps=1, logits=MASKED):
+    return Cell({}, Setting(worlds()[world], logits, ""), algorithm, inner_steps)
+
+
+@cache
+def engine_of(name):
+    return Engine(PLANS[name], range(len(PLANS[name].cells)), block=4)
+
+
+PLANS = {
+    "pg": plan_of(cell(Algorithm(VanillaPG(0.5))), cell(Algorithm(VanillaPG(2.0)))),
+    "npg": plan_of(cell(Algorithm(NaturalPG(0.1))), cell(Algorithm(NaturalPG(0.3)))),
+    "pg in single precision": plan_of(*[cell(Algorithm(VanillaPG(x))) for x in (0.5, 2.0)], dtype="float32"),
+    "adam": plan_of(cell(Algorithm(Adam(0.1))), cell(Algorithm(Adam(0.2)))),
+    "kl_cov": plan_of(*[cell(build("kl_cov", fraction=f, **SAMPLED), inner_steps=2) for f in (0.1, 0.3)]),
+    "target_entropy": plan_of(*[cell(build("target_entropy", step_size=x, **SAMPLED), "tree") for x in (0.5, 1.0)]),
+    "grpo on a tree": plan_of(*[cell(build("grpo", mode="exact", step_size=x), "tree") for x in (0.5, 1.0)]),
+    "npg in an mdp": plan_of(*[cell(Algorithm(NaturalPG(x)), "discounted", logits=BEFORE.logits) for x in (0.1, 0.5)]),
+}
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_a_run_is_that_of_simulate(name):
+    plan, engine = PLANS[name], engine_of(name)
+    got = engine(np.array([0, 1, 0, 1]), np.array([0, 0, 1, 1]))
+    tolerance = 1e-13 if plan.dtype == "float64" else 2e-6
+    for place, (number, seed) in enumerate([(0, 0), (1, 0), (0, 1), (1, 1)]):
+        here = plan.cells[number]
+        trace = simulate(
+            here.setting.problem,
+            here.algorithm,
+            num_steps=STEPS,
+            every=EVERY,
+            inner_steps=here.inner_steps,
+            logits=np.asarray(here.setting.logits, plan.dtype),
+            key=jax.random.key(seed),
+        )
+        for field in BY_STATE:
+            same(got[field][place], visit_mean(trace, field), tolerance)
+        for field in BY_RUN:
+            same(got[field][place], getattr(trace, field), tolerance)
+        for field, values in trace.measures.items():
+            same(got[field][place], values, tolerance)
+        same(got["final_expected_return"][place], trace.final_expected_return, tolerance)
+        assert not np.isnan(got["normalised_covariance"]).any() or name == "npg in an mdp"
+
+
+def same(got, wanted, tolerance):
+    """Equal up to rounding, relative to the largest number of the field."""
+    assert got.dtype == np.asarray(wanted).dtype
+    np.testing.assert_allclose(got, wanted, rtol=0, atol=1e-15 + tolerance * np.max(np.abs(wanted), initial=0.0))
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_a_run_has_the_same_bits_in_any_place_and_company(name):
+    engine = engine_of(name)
+    one = engine(np.array([0, 1, 0, 1]), np.array([0, 0, 1, 1]))
+    other = engine(np.array([1, 0, 0, 0]), np.array([1, 1, 0, 0]))
+    for field, values in one.items():
+        assert values[[3, 2, 0]].tobytes() == other[field][[0, 1, 2]].tobytes(), field
+
+
+def test_only_plain_policy_gradient_on_bandits_takes_the_fast_path():
+    assert [name for name in PLANS if engine_of(name).by_rows] == ["pg", "npg", "pg in single precision"]
+    assert not rows.fits(cell(Algorithm(VanillaPG(1e9))))
+    assert not rows.fits(cell(Algorithm(VanillaPG(0.1)), inner_steps=2))
+
+
+def test_rows_in_several_tiles_are_those_of_one(monkeypatch):
+    rng = np.random.default_rng(0)
+    many = Setting(Bandit(rng.normal(size=(23, 4)), rng.random(23)), rng.normal(size=(23, 4)), "")
+    plan = plan_of(Cell({}, many, Algorithm(VanillaPG(3.0)), 1))
+    whole = Engine(plan, [0], block=1)(np.zeros(1, int), np.zeros(1, int))
+    monkeypatch.setattr(rows, "TILE", 4 * 5)
+    tiled = Engine(plan, [0], block=1)(np.zeros(1, int), np.zeros(1, int))
+    for field, values in whole.items():
+        same(tiled[field], values, 1e-13)
+
+
+def test_cells_of_one_structure_are_one_family():
+    cells = [cell(build("grpo", step_size=0.1)), cell(build("kl_cov")), cell(build("grpo", step_size=0.2))]
+    more = [cell(build("grpo", groups=3)), cell(build("grpo"), inner_steps=2), cell(build("grpo"), "tree")]
+    assert families(plan_of(*cells, *more)) == [[0, 2], [1], [3], [4], [5]]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: engine_of("pg")(np.zeros(3, int), np.zeros(3, int)), "3 cells and 3 seeds came; wanted 4 of each"),
+        (lambda: Engine(PLANS["pg"], [0], devices=64), "devices is 64; this process has"),
+        (lambda: Engine(PLANS["pg"], [0], devices=0), "devices is 0; wanted a whole number ≥ 1"),
+        (lambda: Engine(PLANS["pg"], [0], block=-1), "block is -1; wanted a whole number ≥ 1"),
+    ],
+)
+def test_bad_input_is_one_clear_line(call, message):
+    with pytest.raises(InputError, match=message):
+        call()
+
+
+DEVICES = """
+import hashlib, json, jax, numpy as np
+jax.config.update("jax_enable_x64", True)
+from tests.test_engine import PLANS
+from softmaxdyn.sweeps.engine import Engine
+found = {}
+for name in ("pg", "kl_cov"):
+    for devices in (1, 2):
+        engine = Engine(PLANS[name], [0, 1], block=2, devices=devices)
+        parts = [(np.array([0, 1]), np.array([0, 0])), (np.array([0, 1]), np.array([1, 1]))]
+        if devices == 2:
+            parts = [tuple(np.concatenate(pair) for pair in zip(*parts))]
+        outs = [engine(*part) for part in parts]
+        joined = {field: np.concatenate([out[field] for out in outs]) for field in outs[0]}
+        found[f"{name} {devices}"] = hashlib.sha256(b"".join(joined[f].tobytes() for f in sorted(joined))).hexdigest()
+print(json.dumps(found))
+"""
+
+
+def test_two_devices_give_the_bits_of_one():
+    flags = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=2"
+    done = subprocess.run(
+        [sys.executable, "-c", DEVICES],
+        env={**os.environ, "XLA_FLAGS": flags},
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=os.path.dirname(os.path.dirname(__file__)),
+    )
+    found = json.loads(done.stdout)
+    assert found["pg 1"] == found["pg 2"]
+    assert found["kl_cov 1"] == found["kl_cov 2"]
+    assert found["pg 1"] != found["kl_cov 1"]
