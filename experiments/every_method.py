@@ -6,6 +6,7 @@ is listed. Prints one sentence and writes figures/every_method.json and .md. Run
 (some minutes, nearly all of them compilation)
 """
 
+import dataclasses
 import json
 import os
 import sys
@@ -40,7 +41,7 @@ def problems():
     return {
         "bandit": Bandit([[1.0, 0.0, 0.0, 0.0], [0.0, 1.0, 1.0, 0.0]]),
         "token tree": TokenTree(even, vocabulary=3, depth=3, end=True),
-        "discounted MDP": gridworld(size=3, discount=0.9).problem,
+        "discounted MDP": dataclasses.replace(gridworld(size=3, discount=0.9).problem, length=60),
         "time-limited MDP": MDP(walk.transitions, walk.rewards, start=0, horizon=5),
     }
 
@@ -80,7 +81,9 @@ def report(sentence, cells, kinds):
         f"A cell: ΔJ, ΔH̄ (nats an episode) of {STEPS} steps, η = {STEP_SIZE}, and in brackets the mean share of the"
         " tokens that each intervention touched. On a first and only inner step a ratio clip touches nothing.",
     ]
-    wrong = [f"- {key}: {cell.get('error') or cell['not_finite']}" for key, cell in cells.items() if not is_finite(cell)]
+    wrong = [
+        f"- {key}: {cell.get('error') or cell['not_finite']}" for key, cell in cells.items() if not is_finite(cell)
+    ]
     lines += ["", *wrong] if wrong else []
     for mode in MODES:
         lines += ["", f"## {mode.capitalize()}", "", f"| method | {' | '.join(kinds)} |", "|" + " --- |" * 5]
@@ -97,6 +100,7 @@ def main():
         for kind, problem in kinds.items():
             for mode in MODES:
                 cells[f"{name}, {kind}, {mode}"] = run(name, mode, problem)
+        jax.clear_caches()  # a compiled run takes some 20 MB
         print(f"\r{len(cells)} of {total}, {time.perf_counter() - start:.0f} s: {name:28}", end="", file=sys.stderr)
     print(file=sys.stderr)
     finite = sum(map(is_finite, cells.values()))

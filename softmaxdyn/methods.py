@@ -17,7 +17,7 @@ from softmaxdyn.algorithms import Algorithm
 from softmaxdyn.errors import InputError, check_choice
 from softmaxdyn.estimators import AEPO, Exact, OffPolicy, Sampled
 from softmaxdyn.policy import softmax
-from softmaxdyn.updates import TRPO, NaturalPG, VanillaPG
+from softmaxdyn.updates import TRPO, NaturalPG, VanillaPG, with_step_size
 
 
 class Method(NamedTuple):
@@ -195,9 +195,7 @@ def build(
     exact = check_choice("mode", mode, ("exact", "sampled")) == "exact"
     base: Any = Exact(*parts) if exact else Sampled(groups, size, *parts)
     estimator = base if chosen.around is None else dataclasses.replace(chosen.around, base=base)
-    made = chosen.update if update is None else update
-    if "step_size" in {field.name for field in dataclasses.fields(made)}:
-        made = dataclasses.replace(made, step_size=step_size)
+    made = with_step_size(chosen.update if update is None else update, step_size)
     return Algorithm(made, estimator, chosen.interventions)
 
 

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from softmaxdyn import InputError, NaturalPG
+from softmaxdyn import Adam, InputError, NaturalPG, Shared
 from softmaxdyn.interventions import EntropyBonus, KLCov
 from softmaxdyn.methods import METHODS, build, merged
 from softmaxdyn.policy import centred, probs, softmax
@@ -100,6 +100,8 @@ def test_numbers_reach_the_part_that_has_them():
     assert build("grpo", epsilon=0.5).estimator.advantage.epsilon == 0.5
     assert build("npg", step_size=0.3).update.step_size == 0.3
     assert isinstance(build("kl_cov", update=NaturalPG()).update, NaturalPG)
+    shared = Shared(Adam(0.5), np.ones((1, 2, 1)) * [[[1.0], [0.0]]])
+    assert build("grpo", step_size=0.2, update=shared).update.update.step_size == 0.2
     assert build("brorl").estimator.group_size == 512
 
 

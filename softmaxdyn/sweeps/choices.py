@@ -18,7 +18,7 @@ from softmaxdyn.problems.named import NAMED, named
 from softmaxdyn.problems.setting import Setting
 from softmaxdyn.results import FIELDS, MEASURES
 from softmaxdyn.simulation import starting_logits
-from softmaxdyn.updates import NaturalPG, VanillaPG
+from softmaxdyn.updates import TRPO, NaturalPG, VanillaPG
 
 PLAIN = "pg"  # the exact gradient, without an estimator of advantages
 UPDATES = {"pg": VanillaPG, "npg": NaturalPG}
@@ -92,10 +92,13 @@ def method_choice(path: str, given: Mapping[str, Any], dtype: str) -> Choice:
     defaults = _BATCH | ({"mode": "exact"} if name == PLAIN else {"group_size": METHODS[name].group_size}) | numbers
     for key in given.keys() - {"name", "update"}:
         check_choice(f"key of {path} ({name})", key, [*defaults, "update"])
+    if _sizes_itself(name, given):
+        defaults["step_size"] = np.nan
     values = defaults | dict(given)
     mode = check_choice(f"{path}.mode", _text(f"{path}.mode", values["mode"]), ("exact", "sampled"))
     _refuse_unused(path, name, mode, given)
-    check_number(f"{path}.step_size", _number(f"{path}.step_size", values["step_size"]), 0.0, _largest(dtype))
+    if "step_size" in given:
+        check_number(f"{path}.step_size", _number(f"{path}.step_size", given["step_size"]), 0.0, _largest(dtype))
     inner_steps = check_integer(f"{path}.inner_steps", values["inner_steps"], 1)
     try:
         algorithm = _algorithm(path, name, values, {key: given[key] for key in numbers if key in given})
@@ -105,7 +108,7 @@ def method_choice(path: str, given: Mapping[str, Any], dtype: str) -> Choice:
 
 
 def _algorithm(path: str, name: str, values: Mapping[str, Any], numbers: Mapping[str, Any]) -> Algorithm:
-    step_size = float(values["step_size"])
+    step_size = 0.0 if _sizes_itself(name, values) else float(values["step_size"])
     chosen = _text(f"{path}.update", values.get("update", PLAIN if name == PLAIN else "own"))
     update: Any = None
     if chosen != "own":
@@ -123,9 +126,15 @@ def _refuse_unused(path: str, name: str, mode: str, given: Mapping[str, Any]) ->
     """Raises InputError for keys that would be accepted and do nothing."""
     if name == PLAIN and mode != "exact":
         raise InputError(f"{path}.mode is 'sampled', and {PLAIN} is exact; wanted a method that draws: reinforce, rloo")
+    if _sizes_itself(name, given) and "step_size" in given:
+        raise InputError(f"{path}.step_size is given, and {name} finds its own; wanted max_kl, or an update: \"npg\"")
     for key in ("groups", "group_size"):
         if mode == "exact" and key in given:
             raise InputError(f"{path}.{key} is given, and mode 'exact' has no groups; wanted mode = 'sampled'")
+
+
+def _sizes_itself(name: str, values: Mapping[str, Any]) -> bool:
+    return name != PLAIN and isinstance(METHODS[name].update, TRPO) and "update" not in values
 
 
 def label_names(problems: Sequence[Choice], methods: Sequence[Choice]) -> tuple[dict[str, str], dict[str, str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -18,7 +18,7 @@ from softmaxdyn.policy import Policy, softmax
 from softmaxdyn.problems import Problem
 from softmaxdyn.simulation import Record, advance, observed, quick_options
 from softmaxdyn.sweeps.plan import Cell, Plan
-from softmaxdyn.sweeps.rows import fits, run_rows
+from softmaxdyn.sweeps.rows import as_fields, fits, run_rows
 
 _WORK = 2**14  # numbers of the tables of all runs of a block: they are to stay in the cache
 _ROWS = 64  # recorded steps a call
@@ -77,13 +77,19 @@ class Engine:
             carry, buffer = self._program("go", rows)(carry, np.int32(start), np.int32(stop), np.int32(every))
             parts.append({name: np.asarray(x)[:, : -(-(stop - start) // every)] for name, x in buffer.items()})
         ends = {name: np.asarray(x) for name, x in self._program("end")(carry).items()}
-        return {name: np.concatenate([part[name] for part in parts], 1) for name in parts[0]} | ends
+        fields = {name: np.concatenate([part[name] for part in parts], 1) for name in parts[0]}
+        return (as_fields(fields) if self.by_rows else fields) | ends
 
     def _program(self, name: str, rows: int = 0) -> Any:
         """A function of one block, compiled for all lanes."""
         if (name, rows) in self._compiled:
             return self._compiled[name, rows]
-        function = {"begin": self._begin, "go": partial(self._go, rows), "end": self._end}[name]
+        functions: dict[str, Callable[..., Any]] = {
+            "begin": self._begin,
+            "go": partial(self._go, rows),
+            "end": self._end,
+        }
+        function = functions[name]
         if self.lanes > 1:
             mesh = jax.make_mesh((self.lanes,), ("lane",), axis_types=(AxisType.Auto,))
             runs, alike = PartitionSpec("lane"), PartitionSpec()

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import errno
+import itertools
+import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from jaxtyping import Int
@@ -76,7 +79,7 @@ def execute(
     """
     machine = own_machine() if machine is None else machine
     layout = make_layout(plan, machine.families(plan))
-    with opened(folder, plan) as store, _room(store):
+    with _room(folder), opened(folder, plan) as store:
         if store.finished():
             return Outcome(store.table, store.summary, len(layout.blocks), 0, ())
         todo, faults = _missing(store, layout, on_fault)
@@ -85,7 +88,10 @@ def execute(
             store.go_on(fresh=kept == 0)
             _refuse_little_room(store, todo)
             _compute(store, layout, todo, machine, devices, progress)
-        write_table(store, layout)
+        try:
+            write_table(store, layout)
+        except Fault as fault:
+            raise InputError(f"a block {fault} since it was checked; the same command computes it again") from None
         write_summary(store, layout)
         store.finish()
         return Outcome(store.table, store.summary, kept, len(todo), faults)
@@ -96,3 +102,95 @@ def own_machine() -> Machine:
     from softmaxdyn.sweeps.engine import Engine, families
 
     return Machine(families, Engine)
+
+
+def _missing(
+    store: Store, layout: Layout, on_fault: Callable[[str], None] | None
+) -> tuple[list[Block], tuple[str, ...]]:
+    """(the blocks to compute, what is wrong with those of them that have a file)."""
+    todo, faults = [], []
+    for block in layout.blocks:
+        fault = store.fault(block)
+        if fault is not None:
+            todo.append(block)
+            if store.path(block).exists():
+                faults.append(f"{store.path(block)} {fault}; it is computed again")
+                if on_fault is not None:
+                    on_fault(faults[-1])
+    return todo, tuple(faults)
+
+
+def _compute(
+    store: Store,
+    layout: Layout,
+    todo: Sequence[Block],
+    machine: Machine,
+    devices: int,
+    progress: Callable[[Progress], None] | None,
+) -> None:
+    """Computes and stores the blocks, family after family."""
+    plan = store.plan
+    sizes = np.array([plan.num_steps * cell.setting.logits.size for cell in plan.cells])[layout.cell]
+    left = sum(len(block.cell) for block in todo)
+    done = [len(layout.cell) - left, int(sizes.sum() - sum(sizes[_rows(block)].sum() for block in todo))]
+
+    def advance(each: int, runs: int) -> None:
+        done[0] += runs
+        done[1] += runs * each
+        if progress is not None:
+            progress(Progress(done[0], len(layout.cell), done[1], int(sizes.sum())))
+
+    advance(0, 0)
+    for family, members in itertools.groupby(todo, lambda block: block.family):
+        cells = layout.families[family]
+        num_runs = sum(len(plan.seeds_of(cell)) for cell in cells)
+        runner = machine.make(plan, list(cells), call_size(plan, cells[0], num_runs), devices)
+        each = plan.num_steps * plan.cells[cells[0]].setting.logits.size
+        for block, arrays in results(runner, list(members), partial(advance, each)):
+            store.write(block, {name: array.astype(plan.dtype, copy=False) for name, array in arrays.items()})
+
+
+def results(
+    runner: Runner, blocks: Sequence[Block], advance: Callable[[int], None]
+) -> Iterator[tuple[Block, dict[str, np.ndarray]]]:
+    """Every block with its arrays, from calls of a fixed number of runs; the last call repeats its last run."""
+    cell, seed = (np.concatenate([getattr(block, name) for block in blocks]) for name in ("cell", "seed"))
+    pieces: list[dict[str, np.ndarray]] = []
+    held, waiting = 0, list(blocks)
+    for start in range(0, len(cell), runner.size):
+        count = min(runner.size, len(cell) - start)
+        runs = np.minimum(np.arange(start, start + runner.size), len(cell) - 1)
+        pieces.append({name: np.asarray(x)[:count] for name, x in runner(cell[runs], seed[runs]).items()})
+        held += count
+        advance(count)
+        while waiting and held >= len(waiting[0].cell):
+            block = waiting.pop(0)
+            size = len(block.cell)
+            joined = {name: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]}
+            yield block, {name: array[:size] for name, array in joined.items()}
+            pieces, held = [{name: array[size:] for name, array in joined.items()}], held - size
+
+
+def _rows(block: Block) -> slice:
+    return slice(block.first, block.first + len(block.cell))
+
+
+def _refuse_little_room(store: Store, todo: Sequence[Block]) -> None:
+    """Raises InputError where the blocks to come and the table are larger than what is free on the disk."""
+    plan = store.plan
+    need = plan.run_bytes * (sum(len(block.cell) for block in todo) + plan.num_runs)
+    refuse_too_large(plan, need, shutil.disk_usage(store.folder).free, f"{str(store.folder)!r} has")
+
+
+@contextmanager
+def _room(folder: str | Path) -> Iterator[None]:
+    """Says in one line that the disk is full."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        raise InputError(
+            f"no room left in {str(folder)!r} ({os.strerror(error.errno)}); what is stored is kept: make room, and the "
+            "same command goes on"
+        ) from None

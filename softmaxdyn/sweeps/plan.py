@@ -136,16 +136,15 @@ def check_dtype(dtype: str) -> str:
     return str(dtype)
 
 
-def refuse_too_large(num_runs: int, run_bytes: int, every: int, num_steps: int, room: int, where: str) -> None:
-    """Raises InputError where `num_runs` of `run_bytes` are more than `room` bytes, and says what would fit."""
-    need = num_runs * run_bytes
+def refuse_too_large(plan: Plan, need: int, room: int, where: str) -> None:
+    """Raises InputError where the results of a plan, `need` bytes in all, are more than `room`; says what would fit."""
     if need <= room:
         return
-    enough = _rounded_up(-(-every * need // max(room, 1)))
-    instead = f"every = {enough}" if enough <= num_steps else "fewer runs"
+    enough = _rounded_up(-(-plan.every * need // max(room, 1)))
+    instead = f"every = {enough}" if enough < plan.num_steps else "fewer runs"
     raise InputError(
-        f"{num_runs:,} runs × {-(-num_steps // every):,} recorded steps need about {_gib(need)}, and {where} "
-        f"{_gib(room)}; wanted {instead}"
+        f"{plan.num_runs:,} runs × {len(plan.steps):,} recorded steps need about {_gib(need)}, and {where} "
+        f"{_gib(room)} left; wanted {instead}, or another folder"
     )
 
 

@@ -39,7 +39,7 @@ def fits(cell: Cell) -> bool:
 
 
 def run_rows(carry: Any, start: Any, stop: Any, every: Any, *, rows: int) -> tuple[Any, dict[str, Float[Array, "B T"]]]:
-    """`simulation.advance` for a block of B runs that `fits`: (the carry after the steps, the fields of the rows)."""
+    """`simulation.advance` for a block of B runs that `fits`: (the carry after the steps, Σ_s w_s x_s by field)."""
     problem, algorithm, logits, key = carry
     runs, states, actions = logits.shape
     natural = type(algorithm.update) is NaturalPG
@@ -74,6 +74,7 @@ def run_rows(carry: Any, start: Any, stop: Any, every: Any, *, rows: int) -> tup
         def look(policy: Any, delta: Array, reward: Array, weight: Array) -> dict[str, Array]:
             """Σ_s w_s x_s of each field, by run."""
             fields = by_state(policy, delta, weight, reward, step_size, 0)
+            fields["weight"] = jnp.ones_like(weight)
             fields["expected_return"] = jnp.sum(policy.prob * reward, 0)
             fields["covariance"] = jnp.sum(policy.prob * policy.centred_log_prob * centred(policy, reward, 0), 0)
             sums = {name: jnp.where(weight > 0.0, weight * x, 0.0) for name, x in fields.items()}
@@ -87,14 +88,17 @@ def run_rows(carry: Any, start: Any, stop: Any, every: Any, *, rows: int) -> tup
 
     moved, sums = jax.lax.map(walk, (tiles(logits), tiles(reward), tiles(weight[..., None])))
     back = jnp.moveaxis(moved.reshape(count, actions, runs, width), (0, 1), (1, 3)).reshape(runs, -1, actions)
-    fields = {name: jnp.sum(x, 0).T for name, x in sums.items()}
-    return (problem, algorithm, back[:, :states], key), _as_fields(fields, jnp.sum(weight, -1, keepdims=True))
+    return (problem, algorithm, back[:, :states], key), {name: jnp.sum(x, 0).T for name, x in sums.items()}
 
 
-def _as_fields(sums: dict[str, Float[Array, "B T"]], total: Float[Array, "B 1"]) -> dict[str, Array]:
-    """The fields of a run seen as one, of Σ_s w_s x_s: on a bandit the visits do not move."""
-    zero = jnp.zeros_like(sums["entropy"])
-    covariance, value = sums.pop("covariance"), sums.pop("expected_return")
+def as_fields(sums: dict[str, Float[np.ndarray, "B T"]]) -> dict[str, np.ndarray]:
+    """The fields of runs seen as one, of the sums that `run_rows` gives; on a bandit the visits do not move.
+
+    By NumPy: XLA may or may not turn a division into a product, and the bits are to be the same on any devices.
+    """
+    rest = dict(sums)
+    total, covariance, value = rest.pop("weight"), rest.pop("covariance"), rest.pop("expected_return")
+    zero = np.zeros_like(total)
     whole = {
         "trajectory_entropy": sums["entropy"],
         "trajectory_change": sums["entropy_change"],
@@ -102,12 +106,6 @@ def _as_fields(sums: dict[str, Float[Array, "B T"]], total: Float[Array, "B 1"])
         "visitation_change": zero,
         "visitation_prediction": zero,
     }
-    means = {name: x / total for name, x in sums.items()}
-    of_tokens = {name: covariance / (total if name.startswith("token") else 1.0) for name in _COVARIANCES}
-    return {
-        "expected_return": value,
-        **means,
-        **whole,
-        **of_tokens,
-        "selected": jnp.zeros((*zero.shape, 0), zero.dtype),
-    }
+    means = {name: x / total for name, x in rest.items()}
+    of_tokens = {name: covariance / total if name.startswith("token") else covariance for name in _COVARIANCES}
+    return {"expected_return": value, **means, **whole, **of_tokens, "selected": np.zeros((*zero.shape, 0), zero.dtype)}

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Int
 
 from softmaxdyn.results import whole_file
 from softmaxdyn.sweeps.layout import Layout

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -51,7 +50,9 @@ def write_table(store: Store, layout: Layout) -> None:
 
 def begin(file: Any, store: Store, rows: Mapping[str, int], variables: Mapping[str, Variable]) -> None:
     """The dimensions, the recorded steps and the provenance of a file."""
-    sizes = dict(rows) | {dim: size for each in variables.values() for dim, size in zip(each.dims, each.sizes)}
+    sizes = dict(rows) | {
+        dim: size for each in variables.values() for dim, size in zip(each.dims, each.sizes, strict=True)
+    }
     sizes["step"] = len(store.plan.steps)
     for dim, size in sizes.items():
         file.dimensions[dim] = size
@@ -125,7 +126,7 @@ def _padded(array: np.ndarray | None, shape: tuple[int, ...], dtype: str) -> np.
 
 
 def _coordinate(file: Any, name: str, dim: str, values: np.ndarray, long_name: str) -> None:
-    import h5py
+    import h5py  # type: ignore[import-untyped]
 
     dtype = h5py.string_dtype() if values.dtype == object else values.dtype
     made = file.create_variable(name, (dim,), dtype, values)

@@ -1,7 +1,7 @@
 """Updates: how the gradient table becomes a step of the logits."""
 
 from softmaxdyn.updates.features import blended_kernel, random_features, tied_features, tied_over_time
-from softmaxdyn.updates.protocol import Update
+from softmaxdyn.updates.protocol import Update, with_step_size
 from softmaxdyn.updates.shared import KernelPG, Shared, SharedNaturalPG
 from softmaxdyn.updates.stateful import Adam, Momentum, Restarted
 from softmaxdyn.updates.tabular import TRPO, NaturalPG, VanillaPG, natural_gradient
@@ -22,4 +22,5 @@ __all__ = [
     "random_features",
     "tied_features",
     "tied_over_time",
+    "with_step_size",
 ]

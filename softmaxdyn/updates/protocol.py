@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+import dataclasses
+from typing import Any, Protocol, runtime_checkable
 
 from jaxtyping import Array, Float
 
@@ -25,3 +26,11 @@ class Update(Protocol):
         self, gradient: Float[Array, "S A"], policy: Policy, visits: Float[Array, " S"]
     ) -> tuple[Float[Array, "S A"], Update]:
         """(δ, update): `gradient` is ∂J/∂z or its estimate, `visits` d(s) under `policy`."""
+
+
+def with_step_size(update: Any, step_size: Any) -> Any:
+    """The update with another η: its own, or that of the update inside it; one that has none stays."""
+    names = {field.name: field for field in dataclasses.fields(update)}
+    if "update" in names:
+        return dataclasses.replace(update, update=with_step_size(update.update, step_size))
+    return dataclasses.replace(update, step_size=step_size) if "step_size" in names else update
