@@ -21,7 +21,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 sys.path.insert(0, str(ROOT))
 jax.config.update("jax_enable_x64", True)
 
-from softmaxdyn import METHODS, MDP, Bandit, TokenTree, build, simulate  # noqa: E402
+from softmaxdyn import MDP, METHODS, Bandit, TokenTree, build, simulate  # noqa: E402
 from softmaxdyn.problems.named.mdps import chain, gridworld  # noqa: E402
 
 STEPS, STEP_SIZE, GROUPS = 10, 0.5, 16  # group_size is the method's own: 8 for all but brorl (512)
@@ -89,7 +89,7 @@ def report(sentence, cells, kinds):
         lines += ["", f"## {mode.capitalize()}", "", f"| method | {' | '.join(kinds)} |", "|" + " --- |" * 5]
         for name in METHODS:
             row = [words(cells[f"{name}, {kind}, {mode}"]) for kind in kinds]
-            lines.append(f"| `{name}` | {' | '.join(row)} |".replace("-0", "−0"))
+            lines.append(f"| `{name}` | {' | '.join(row)} |".replace("-", "−"))
     return "\n".join(lines) + "\n"
 
 
@@ -106,8 +106,8 @@ def main():
     finite = sum(map(is_finite, cells.values()))
     raised = sum("error" in cell for cell in cells.values())
     sentence = (
-        f"{finite} of {total} runs are finite ({len(METHODS)} methods × {len(kinds)} kinds of problem × {len(MODES)} modes, "
-        f"{STEPS} steps each); {raised} raised, {total - finite - raised} ended in NaN or ±∞."
+        f"{finite} of {total} runs are finite ({len(METHODS)} methods × {len(kinds)} kinds of problem × "
+        f"{len(MODES)} modes, {STEPS} steps each); {raised} raised, {total - finite - raised} ended in NaN or ±∞."
     )
     print(sentence)
     config = {"steps": STEPS, "step_size": STEP_SIZE, "groups": GROUPS, "spread": SPREAD, "checked": CHECKED}

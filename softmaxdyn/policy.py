@@ -155,9 +155,21 @@ def sample(key: Key[Array, ""], logits: Float[ArrayLike, "*S A"], shape: tuple[i
 
     The resolution is that of the uniform draw: an action below 2⁻²³ (f32) or 2⁻⁵² (f64) may never come up.
     """
-    cumulative = jnp.cumsum(probs(logits), -1)
+    return draw(key, cumulative_probs(logits), shape)
+
+
+def cumulative_probs(logits: Float[ArrayLike, "*S A"]) -> Float[Array, "*S A"]:
+    """Σ_{b ≤ a} π_b: computed once, it serves any number of draws."""
+    return jnp.cumsum(probs(logits), -1)
+
+
+def draw(key: Key[Array, ""], cumulative: Float[Array, "*S A"], shape: tuple[int, ...] = ()) -> Int[Array, "..."]:
+    """`sample` from cumulative weights, which need not end at 1: compare and count, or bisection in one long row."""
     total = cumulative[..., -1]
     u = jax.random.uniform(key, shape + total.shape, total.dtype) * total
-    index = jnp.sum(cumulative <= u[..., None], -1)
-    last = jnp.sum(cumulative < total[..., None], -1)
-    return jnp.minimum(index, last).astype(jnp.int32)
+    if cumulative.ndim == 1 and cumulative.size > 64:
+        index = jnp.searchsorted(cumulative, u, side="right").astype(jnp.int32)
+    else:
+        index = jnp.sum(cumulative <= u[..., None], -1, dtype=jnp.int32)
+    last = jnp.sum(cumulative < total[..., None], -1, dtype=jnp.int32)
+    return jnp.minimum(index, last)

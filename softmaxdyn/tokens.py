@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from softmaxdyn.policy import Policy
 
@@ -105,14 +105,35 @@ def top_share(values: Float[Array, " N"], tokens: Tokens, fraction: Any, populat
     sample does on average).
     """
     valid = tokens.weight > 0.0
+    if not population:
+        count = jnp.sum(valid, dtype=tokens.weight.dtype)
+        return largest(values, valid, jnp.maximum(jnp.floor(fraction * count), 1.0)).astype(tokens.weight.dtype)
     order = jnp.argsort(jnp.where(valid, -values, jnp.inf), stable=True)
-    weight = tokens.weight[order] if population else valid[order].astype(tokens.weight.dtype)
-    total = jnp.sum(weight)
-    wanted = fraction * total if population else jnp.minimum(jnp.maximum(jnp.floor(fraction * total), 1.0), total)
+    weight = tokens.weight[order]
     before = jnp.cumsum(weight) - weight
-    share = jnp.clip((wanted - before) / jnp.where(weight > 0.0, weight, 1.0), 0.0, 1.0) * (weight > 0.0)
-    share = jnp.zeros_like(share).at[order].set(share)
-    return _even_among_equals(share, values, tokens) if population else share
+    share = jnp.clip((fraction * jnp.sum(weight) - before) / jnp.where(weight > 0.0, weight, 1.0), 0.0, 1.0)
+    return _even_among_equals(jnp.zeros_like(share).at[order].set(share * (weight > 0.0)), values, tokens)
+
+
+def largest(values: Float[Array, " N"], among: Bool[Array, " N"], count: Any) -> Bool[Array, " N"]:
+    """True for the `count` largest values of those `among`, the first of equals first; for all where they are fewer.
+
+    Without sorting: a bisection over the bits of a float, whose order is that of an integer, finds the last value.
+    """
+    width = values.dtype.itemsize * 8
+    kind = jnp.uint64 if width == 64 else jnp.uint32
+    bits = jax.lax.bitcast_convert_type(jnp.where(values == 0.0, 0.0, values), kind)
+    top = jnp.asarray(1, kind) << (width - 1)
+    rank = jnp.where(among, jnp.where(bits >= top, ~bits, bits | top), 0)
+
+    def set_bit(number: Any, last: Array) -> Array:
+        higher = last | (top >> number.astype(kind))
+        return jnp.where(jnp.sum(rank >= higher, dtype=values.dtype) >= count, higher, last)
+
+    last = jax.lax.fori_loop(0, width, set_bit, jnp.zeros((), kind))
+    beyond, equal = rank > last, (rank == last) & among
+    places = count - jnp.sum(beyond, dtype=values.dtype)
+    return beyond | (equal & (jnp.cumsum(equal, dtype=values.dtype) <= places))
 
 
 def _even_among_equals(share: Float[Array, " N"], values: Float[Array, " N"], tokens: Tokens) -> Float[Array, " N"]:

@@ -19,7 +19,7 @@ from softmaxdyn.errors import InputError, check_fraction, check_integer, check_n
 from softmaxdyn.interventions.clips import PPOClip, check_bounds, outside
 from softmaxdyn.interventions.protocol import Intervention, Selection
 from softmaxdyn.policy import Policy, softmax
-from softmaxdyn.tokens import Push, Tokens, covariance_score, mix, ratio, state_mass, top_share, touched
+from softmaxdyn.tokens import Push, Tokens, covariance_score, largest, mix, ratio, state_mass, top_share, touched
 
 
 @config
@@ -281,9 +281,9 @@ def random_share(
 ) -> Float[Array, " N"]:
     """A uniform choice of max(1, ⌊fraction · n⌋) of n tokens among the candidates; by its expectation without a key."""
     if key is not None:
-        order = jax.random.permutation(key, candidates.shape[0])
-        count = jnp.sum((tokens.weight > 0.0).astype(candidates.dtype))
-        return first_of(order, candidates, jnp.maximum(jnp.floor(fraction * count), 1.0))
+        count = jnp.maximum(jnp.floor(fraction * jnp.sum(tokens.weight > 0.0, dtype=candidates.dtype)), 1.0)
+        lot = jax.random.uniform(key, candidates.shape, candidates.dtype)
+        return largest(lot, candidates > 0.0, count).astype(candidates.dtype)
     mass = jnp.sum(tokens.weight * candidates)
     wanted = fraction * jnp.sum(tokens.weight)
     return candidates * jnp.minimum(1.0, wanted / jnp.where(mass > 0.0, mass, 1.0))

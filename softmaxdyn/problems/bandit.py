@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, Int, Key
 
 from softmaxdyn.configs import config
 from softmaxdyn.errors import InputError
-from softmaxdyn.policy import Policy, centred, sample
+from softmaxdyn.policy import Policy, centred, cumulative_probs, draw
 from softmaxdyn.problems.protocol import Episode, Listing, Problem
 
 
@@ -66,9 +66,9 @@ class Bandit(Problem):
 
     def rollout(self, key: Key[Array, ""], logits: Float[Array, "S A"], start: Int[Array, ""] | None = None) -> Episode:
         """One context, one action, its reward."""
-        draw, act = jax.random.split(key)
-        state = self.sample_start(draw) if start is None else jnp.asarray(start, jnp.int32)
-        action = sample(act, logits[state])
+        begin, act = jax.random.split(key)
+        state = self.sample_start(begin) if start is None else jnp.asarray(start, jnp.int32)
+        action = draw(act, cumulative_probs(logits)[state])
         reward = jnp.asarray(self.rewards, logits.dtype)[state, action]
         return Episode(state[None], action[None], reward[None], jnp.ones(1, bool))
 

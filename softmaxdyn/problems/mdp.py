@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from softmaxdyn.configs import config, static
 from softmaxdyn.errors import check_integer, concrete
-from softmaxdyn.policy import Policy, sample
+from softmaxdyn.policy import Policy, cumulative_probs, draw
 from softmaxdyn.problems.linear import expected_sum, expected_visits, relative_residual, without_loops
 from softmaxdyn.problems.mdp_input import (
     check_length,
@@ -125,11 +125,12 @@ class MDP(Problem):
         Raises InputError without a horizon and a length where the discount is traced or so near 1 that 2²⁴ steps are
         not enough.
         """
-        draw, play = jax.random.split(key)
-        first = self.sample_start(draw) if start is None else jnp.asarray(start, jnp.int32)
+        first_key, play = jax.random.split(key)
+        first = self.sample_start(first_key) if start is None else jnp.asarray(start, jnp.int32)
         begin = first, jnp.asarray(self._live)[first % self._live.shape[0]]
         keys = jax.random.split(play, self.horizon or check_length(self.steps))
-        return jax.lax.scan(partial(self._play, logits), begin, keys)[1]
+        chances = cumulative_probs(logits), jnp.cumsum(self._moves(logits), -1)
+        return jax.lax.scan(partial(self._play, chances), begin, keys)[1]
 
     def normalised_covariance(self, policy: Policy) -> Float[Array, ""]:
         """Σ_x w_x Cov(log π(y|x)/|y|, R(y) | x), exact, by one pass over the time; NaN without a horizon.
@@ -217,16 +218,17 @@ class MDP(Problem):
         return self._going_on(jnp.where(self._live, moves, 0.0)), self._ending(moves)
 
     def _play(
-        self, logits: Float[Array, "S A"], now: tuple[Int[Array, ""], Bool[Array, ""]], key: Key[Array, ""]
+        self, chances: tuple[Array, Array], now: tuple[Int[Array, ""], Bool[Array, ""]], key: Key[Array, ""]
     ) -> tuple[tuple[Int[Array, ""], Bool[Array, ""]], Episode]:
-        """One step from `now`, a row and whether the episode still goes on."""
+        """One step from `now`, a row and whether the episode still goes on; `chances` are cumulative."""
         row, taken = now
         act, move, stay = jax.random.split(key, 3)
-        action = sample(act, logits[row])
-        reward = jnp.where(taken, jnp.asarray(self.rewards, logits.dtype)[row, action], 0.0)
+        actions, moves = chances
+        action = draw(act, actions[row])
+        reward = jnp.where(taken, jnp.asarray(self.rewards, actions.dtype)[row, action], 0.0)
         time, state = jnp.divmod(row, self._live.shape[0])
-        following = sample(move, jnp.log(self._moves(logits)[state, action]))
-        on = taken & jnp.asarray(self._live)[following] & (jax.random.uniform(stay, (), logits.dtype) >= self.stop)
+        following = draw(move, moves[state, action])
+        on = taken & jnp.asarray(self._live)[following] & (jax.random.uniform(stay, (), actions.dtype) >= self.stop)
         if self.horizon is not None:
             on &= time + 1 < self.horizon
             following += (time + 1) * self._live.shape[0]

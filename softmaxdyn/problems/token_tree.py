@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, Int, Key
 
 from softmaxdyn.configs import config, static
 from softmaxdyn.errors import check_number
-from softmaxdyn.policy import Policy, centred, entropy, sample
+from softmaxdyn.policy import Policy, centred, cumulative_probs, draw, entropy, sample
 from softmaxdyn.problems.layout import Layout
 from softmaxdyn.problems.protocol import Episode, Listing, Problem
 from softmaxdyn.problems.tasks import answer_table, layout_of, prompt_weights, reward_table
@@ -105,12 +105,12 @@ class TokenTree(Problem):
     def rollout(self, key: Key[Array, ""], logits: Float[Array, "S A"], start: Int[Array, ""] | None = None) -> Episode:
         """One response, `depth` steps long; after its end `taken` is False and the state stays."""
         layout, rewards = self.layout, jnp.asarray(self.rewards, logits.dtype)
-        keys = jax.random.split(key, self.depth + 1)
+        keys, cumulative = jax.random.split(key, self.depth + 1), cumulative_probs(logits)
         first = self.sample_start(keys[0]) if start is None else jnp.asarray(start, jnp.int32)
 
         def write(carry: Any, act: Any) -> tuple[Any, Episode]:
             state, taken = carry
-            token = sample(act, logits[state])
+            token = draw(act, cumulative[state])
             longer = layout.prompts + layout.branching * state + token
             grows = taken & (token < layout.branching) & (longer < layout.shape[0])
             reward = jnp.where(taken, rewards[state, token], 0.0)

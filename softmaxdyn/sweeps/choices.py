@@ -25,7 +25,7 @@ UPDATES = {"pg": VanillaPG, "npg": NaturalPG}
 
 _START: dict[str, Any] = {"start": "own", "temperature": 1.0}
 _COUNTS = ("actions", "correct", "smoothing", "spread", "seed", "columns")  # what a file may be told
-_BATCH: dict[str, Any] = {"mode": "sampled", "groups": 16, "inner_steps": 1, "step_size": 1.0}
+_BATCH: dict[str, Any] = {"mode": "sampled", "groups": 16, "inner_steps": 1, "step_size": 1.0, "update": "own"}
 _RESERVED = {*FIELDS, *MEASURES, "problem", "method", "step_size", "seed", "run", "cell", "quantile", "runs"}
 
 
@@ -89,9 +89,10 @@ def method_choice(path: str, given: Mapping[str, Any], dtype: str) -> Choice:
     """(the algorithm of a method, its inner steps)."""
     name = check_choice(f"{path}.name", _text(f"{path}.name", given["name"]), [PLAIN, *METHODS])
     numbers = {} if name == PLAIN else METHODS[name].numbers
-    defaults = _BATCH | ({"mode": "exact"} if name == PLAIN else {"group_size": METHODS[name].group_size}) | numbers
-    for key in given.keys() - {"name", "update"}:
-        check_choice(f"key of {path} ({name})", key, [*defaults, "update"])
+    plain = {"mode": "exact", "update": PLAIN}
+    defaults = _BATCH | (plain if name == PLAIN else {"group_size": METHODS[name].group_size}) | numbers
+    for key in given.keys() - {"name"}:
+        check_choice(f"key of {path} ({name})", key, defaults)
     if _sizes_itself(name, given):
         defaults["step_size"] = np.nan
     values = defaults | dict(given)
@@ -108,8 +109,8 @@ def method_choice(path: str, given: Mapping[str, Any], dtype: str) -> Choice:
 
 
 def _algorithm(path: str, name: str, values: Mapping[str, Any], numbers: Mapping[str, Any]) -> Algorithm:
-    step_size = 0.0 if _sizes_itself(name, values) else float(values["step_size"])
-    chosen = _text(f"{path}.update", values.get("update", PLAIN if name == PLAIN else "own"))
+    step_size = 0.0 if np.isnan(values["step_size"]) else float(values["step_size"])
+    chosen = _text(f"{path}.update", values["update"])
     update: Any = None
     if chosen != "own":
         update = UPDATES[check_choice(f"{path}.update", chosen, UPDATES)](step_size)
@@ -127,14 +128,14 @@ def _refuse_unused(path: str, name: str, mode: str, given: Mapping[str, Any]) ->
     if name == PLAIN and mode != "exact":
         raise InputError(f"{path}.mode is 'sampled', and {PLAIN} is exact; wanted a method that draws: reinforce, rloo")
     if _sizes_itself(name, given) and "step_size" in given:
-        raise InputError(f"{path}.step_size is given, and {name} finds its own; wanted max_kl, or an update: \"npg\"")
+        raise InputError(f'{path}.step_size is given, and {name} finds its own; wanted max_kl, or an update: "npg"')
     for key in ("groups", "group_size"):
         if mode == "exact" and key in given:
             raise InputError(f"{path}.{key} is given, and mode 'exact' has no groups; wanted mode = 'sampled'")
 
 
 def _sizes_itself(name: str, values: Mapping[str, Any]) -> bool:
-    return name != PLAIN and isinstance(METHODS[name].update, TRPO) and "update" not in values
+    return name != PLAIN and isinstance(METHODS[name].update, TRPO) and values.get("update", "own") == "own"
 
 
 def label_names(problems: Sequence[Choice], methods: Sequence[Choice]) -> tuple[dict[str, str], dict[str, str]]:
@@ -192,6 +193,6 @@ def _largest(dtype: str) -> float:
 def _at(path: str, error: InputError, keys: Iterable[str]) -> InputError:
     """The error with the path of the table, or of the key that it begins with."""
     message = str(error)
-    if message.startswith(path):
+    if f"{path}." in message:
         return error
     return InputError(f"{path}.{message}" if message.split(" ")[0] in keys else f"{path}: {message}")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Int
@@ -25,6 +25,7 @@ from softmaxdyn.sweeps.table import write_table
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
+@runtime_checkable
 class Runner(Protocol):
     """What runs the cells of a family: `size` runs a call, every value of the result with the runs first."""
 

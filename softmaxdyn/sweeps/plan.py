@@ -66,6 +66,11 @@ class Plan(NamedTuple):
         return np.arange(0, self.num_steps, self.every)
 
     @property
+    def num_recorded(self) -> int:
+        """T: how many steps are recorded."""
+        return -(-self.num_steps // self.every)
+
+    @property
     def num_runs(self) -> int:
         """How many runs all cells and their seeds make."""
         return sum(len(self.seeds_of(cell)) for cell in range(len(self.cells)))
@@ -78,11 +83,12 @@ class Plan(NamedTuple):
     @property
     def run_bytes(self) -> int:
         """About how large the results of one run are."""
-        return -(-self.num_steps // self.every) * VARIABLES * np.dtype(self.dtype).itemsize
+        return self.num_recorded * VARIABLES * np.dtype(self.dtype).itemsize
 
     def seeds_of(self, cell: int) -> tuple[int, ...]:
         """The seeds that a cell is run with."""
-        return self.seeds if self.cells[cell].algorithm.estimator.draws else (NO_SEED,)
+        draws = getattr(self.cells[cell].algorithm.estimator, "draws", False)
+        return self.seeds if draws else (NO_SEED,)
 
 
 def make_plan(
@@ -106,7 +112,7 @@ def make_plan(
     if plan.run_bytes > _LARGEST_RUN:
         least = -(-every * plan.run_bytes // _LARGEST_RUN)
         raise InputError(
-            f"one run records {len(plan.steps):,} steps, about {_gib(plan.run_bytes)}; wanted at most 1 GiB: "
+            f"one run records {plan.num_recorded:,} steps, about {_gib(plan.run_bytes)}; wanted at most 1 GiB: "
             f"every = {_rounded_up(least)}"
         )
     return plan
@@ -143,7 +149,7 @@ def refuse_too_large(plan: Plan, need: int, room: int, where: str) -> None:
     enough = _rounded_up(-(-plan.every * need // max(room, 1)))
     instead = f"every = {enough}" if enough < plan.num_steps else "fewer runs"
     raise InputError(
-        f"{plan.num_runs:,} runs × {len(plan.steps):,} recorded steps need about {_gib(need)}, and {where} "
+        f"{plan.num_runs:,} runs × {plan.num_recorded:,} recorded steps need about {_gib(need)}, and {where} "
         f"{_gib(room)} left; wanted {instead}, or another folder"
     )
 

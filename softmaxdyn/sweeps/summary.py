@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from softmaxdyn.results import whole_file
 from softmaxdyn.sweeps.layout import Layout
+from softmaxdyn.sweeps.netcdf import written
 from softmaxdyn.sweeps.store import Store
 from softmaxdyn.sweeps.table import Variable, begin, create, write_labels
 
@@ -36,11 +36,8 @@ def write_summary(store: Store, layout: Layout) -> None:
     import h5netcdf
 
     cells = layout.cell[np.flatnonzero(np.diff(layout.cell, prepend=-1))]
-    with (
-        h5netcdf.File(store.table, "r") as table,
-        whole_file(store.summary) as unfinished,
-        h5netcdf.File(unfinished, "w") as file,
-    ):
+    with h5netcdf.File(store.table, "r") as table, written(store.summary) as output:
+        file = output.file
         labels = table.attrs["coordinates"].split()
         names = [name for name, each in table.variables.items() if "run" in each.dimensions and name not in labels]
         variables = {f"{name}_{word}": _statistic(table.variables[name], word) for name in names for word in _WORDS}
@@ -52,6 +49,7 @@ def write_summary(store: Store, layout: Layout) -> None:
         for name in names:
             for group in groups(layout, int(np.prod(table.variables[name].shape[1:]))):
                 _sum_up(table.variables[name], file, name, group)
+                output.check()
 
 
 def groups(layout: Layout, inner: int) -> Iterator[Group]:

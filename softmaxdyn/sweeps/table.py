@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from softmaxdyn.results import FIELDS, MEASURES, Field, whole_file
+from softmaxdyn.results import FIELDS, MEASURES, Field
 from softmaxdyn.sweeps.layout import Layout
+from softmaxdyn.sweeps.netcdf import written
 from softmaxdyn.sweeps.plan import Plan
 from softmaxdyn.sweeps.store import Store
 
@@ -31,11 +32,9 @@ def write_table(store: Store, layout: Layout) -> None:
     One block is in memory at a time. What a family does not record is NaN in its rows. Raises OSError where the file
     cannot be written, and Fault for a block that is no longer valid.
     """
-    import h5netcdf
-
     plan = store.plan
-    with whole_file(store.table) as unfinished, h5netcdf.File(unfinished, "w") as file:
-        variables = _variables(store, layout)
+    with written(store.table) as output:
+        file, variables = output.file, _variables(store, layout)
         begin(file, store, {"run": len(layout.cell)}, variables)
         write_labels(file, plan, "run", layout.cell)
         _coordinate(file, "seed", "run", layout.seed, "seed of the run; −1 where the method draws nothing")
@@ -46,6 +45,7 @@ def write_table(store: Store, layout: Layout) -> None:
             rows = slice(block.first, block.first + len(block.cell))
             for name, variable in variables.items():
                 file.variables[name][rows] = _padded(arrays.get(name), (len(block.cell), *variable.sizes), plan.dtype)
+            output.check()
 
 
 def begin(file: Any, store: Store, rows: Mapping[str, int], variables: Mapping[str, Variable]) -> None:
