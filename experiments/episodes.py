@@ -39,7 +39,7 @@ GRPO = build("grpo", mode="exact")
 UPDATES = {"PG": Algorithm(VanillaPG(1.0 * PROMPTS)), "NPG": NPG, "GRPO": build("grpo", mode="exact", step_size=4.0)}
 OWN = {"frozen": "action", "response": "sequence", "token": "token"}  # the covariance of each entropy under natural PG
 COVARIANCES = ("action", "sequence", "normalised", "token")
-FALLS = {"frozen": "Σ d H\nd frozen", "response": "response\nH̄", "token": "token\nH̄/E|y|"}
+WORDS = {"frozen": "Σ d H, d frozen", "response": "H̄ of a response", "token": "H̄/E|y| of a mean token"}
 
 
 def tree(paid):
@@ -77,51 +77,43 @@ def compared(problem, trace):
     }
 
 
-def errors_of_first_order(problem):
-    """|exact − first order| of both parts of ΔH̄, for one step of each size from the middle of a run of PG."""
-    logits = simulate(problem, PG, num_steps=MIDDLE).logits
-    steps = [simulate(problem, Algorithm(VanillaPG(size)), num_steps=1, logits=logits) for size in SIZES]
-    frozen = [np.sum(step.visits * step.remainder) for step in steps]
-    return {
-        "frozen": np.abs(frozen),
-        "moved": np.abs([(s.visitation_change - s.visitation_prediction)[0] for s in steps]),
-    }
-
-
 def visitation():
     """Question 1."""
     traces = {name: simulate(tree(paid), PG, num_steps=STEPS) for name, paid in REWARDS.items()}
     errors = {name: errors_of_first_order(tree(paid)) for name, paid in REWARDS.items()}
     orders = {name: {part: np.diff(np.log2(e)) for part, e in parts.items()} for name, parts in errors.items()}
+    smallest = [order[0] for parts in orders.values() for order in parts.values()]
+    for name, trace in traces.items():
+        local, moved = trace.local_change, trace.visitation_change
+        print(
+            f"Visitation: rewarded for {name}, {STEPS} steps of PG change H̄ by {np.sum(local + moved):+.3f} nats = "
+            f"{np.sum(local):+.3f} with the visits frozen {np.sum(moved):+.3f} by moved visits, which are against the "
+            f"other part and larger in {np.sum((local * moved < 0) & (np.abs(moved) > np.abs(local)))} steps, smaller "
+            f"in {np.sum(np.abs(moved) < np.abs(local))}."
+        )
+    print(f"  The errors of their first orders have order {min(smallest):.4f} to {max(smallest):.4f} in the step size.")
+    draw_visitation(traces, errors)
     fields = ("local_change", "visitation_change", "visitation_prediction", "trajectory_change", "trajectory_entropy")
     runs = {name: {f: getattr(trace, f) for f in fields} | trace.measures for name, trace in traces.items()}
     for name, trace in traces.items():
         runs[name]["local_prediction"] = np.sum(trace.visits * trace.lemma_1, 1)
-    said = []
-    for trace in traces.values():
-        local, moved = trace.local_change, trace.visitation_change
-        sums = f"{np.sum(local + moved):+.3f} nats = {np.sum(local):+.3f} (visits frozen) {np.sum(moved):+.3f} (moved)"
-        against = np.sum((local * moved < 0) & (np.abs(moved) > np.abs(local)))
-        said.append(f"{sums}, the moved part against the other and larger in {against} of {STEPS} steps, "
-                    f"smaller in {np.sum(np.abs(moved) < np.abs(local))}")  # fmt: skip
-    smallest = [order[0] for parts in orders.values() for order in parts.values()]
-    print(
-        f"Visitation: rewarded for length, H̄ changes by {said[0]}; rewarded for the last token, by {said[1]}. "
-        f"The error of the first orders has order {min(smallest):.4f} to {max(smallest):.4f}."
-    )
-    draw_visitation(traces, errors)
-    write(
-        "visitation", {"steps": STEPS, "long": LONG, "sizes": SIZES, "errors": errors, "orders": orders, "runs": runs}
-    )
+    record = {"steps": STEPS, "long": LONG, "sizes": SIZES, "errors": errors, "orders": orders, "runs": runs}
+    write("visitation", record)
+
+
+def errors_of_first_order(problem):
+    """|exact − first order| of both parts of ΔH̄, for one step of each size from the middle of a run of PG."""
+    logits = simulate(problem, PG, num_steps=MIDDLE).logits
+    steps = [simulate(problem, Algorithm(VanillaPG(size)), num_steps=1, logits=logits) for size in SIZES]
+    moved = [(step.visitation_change - step.visitation_prediction)[0] for step in steps]
+    return {"frozen": np.abs([np.sum(step.visits * step.remainder) for step in steps]), "moved": np.abs(moved)}
 
 
 def draw_visitation(traces, errors):
     """The two parts of ΔH̄ in both runs, and the error of the first orders against the step size."""
     with plots.three_panels(2.7) as (figure, axes):
         for ax, (name, trace) in zip(axes, traces.items(), strict=False):
-            episode_plots.entropy_split(trace, ax)
-            ax.set_title(f"rewarded: {name}", fontsize="medium")
-        handles, names = axes[0].get_legend_handles_labels()
+            handles, names = bare(episode_plots.entropy_split(trace, ax), f"rewarded: {name}")
         for style, (name, parts) in enumerate(errors.items()):
             mark = {"marker": "os"[style], "markersize": 3, "linewidth": 1, "linestyle": plots.DASHES[style]}
             for part, colour in zip(parts.values(), plots.COLOURS, strict=False):
@@ -130,8 +122,6 @@ def draw_visitation(traces, errors):
             names.append(f"error, rewarded: {name}")
         handles += axes[2].plot(SIZES, 0.01 * SIZES**2, color="0.7", linewidth=0.8)
         axes[2].set(xlabel=f"step size η of step {MIDDLE}", ylabel="|exact − first order| (nats)")
-        for ax in axes[:2]:
-            ax.get_legend().remove()
         axes[1].set_ylabel("")
         figure.legend(handles, [*names, "slope 2"], loc="outside upper center", ncols=4)
     plots.save_figure(figure, ROOT / "figures" / "visitation")
@@ -168,7 +158,11 @@ def gap_of_length(trace, length):
 
 
 def orders_of_npg(problem, logits):
-    """In what power of η does the fall of each entropy, less η times its covariance, vanish under natural PG?"""
+    """In what power of η does the fall of each entropy, less η times its covariance, vanish under natural PG?
+
+    π'(y) ∝ π(y) exp(η R(y)) for a prompt, so that to first order H̄ falls by η Cov(log π(y), R), the length E|y| grows
+    by η Cov(|y|, R), and H̄/E|y| falls by η times the mean of (log π − mean log π)(R − V) over tokens.
+    """
     errors = {key: [] for key in OWN}
     for size in SIZES:
         trace = simulate(problem, Algorithm(NaturalPG(size)), num_steps=1, logits=logits)
@@ -179,47 +173,39 @@ def orders_of_npg(problem, logits):
 
 def say_covariances(found, against, orders, gap):
     """The answer to question 2."""
-    low = lambda case, name, key: f"{found[case][name][key][0].min():.3f}"  # noqa: E731
-    mid = lambda case, name, key: f"{np.median(found[case][name][key][0]):.3f}"  # noqa: E731
+
+    def r(update, name, key):
+        values = found[f"end token, {update}"][name][key][0]
+        return f"{np.median(values):.3f} ({values.min():.3f})"
+
+    own = "; ".join(f"{name} × η to the fall of {WORDS[key]}, r = {r('NPG', name, key)}" for key, name in OWN.items())
+    first = [order[0] for order in orders.values()]
     print(
-        "Covariances: under NPG each of three belongs to one entropy, with an error of order "
-        f"{min(o[0] for o in orders.values()):.3f} to {max(o[0] for o in orders.values()):.3f} in η: action to the "
-        "frozen part, sequence to the response, the token proxy to the mean token; over runs with an end token r ≥ "
-        + " / ".join(low("end token, NPG", name, key) for key, name in OWN.items())
-        + f". The length-normalised one has none: median r {mid('end token, NPG', 'normalised', 'frozen')} with the "
-        f"frozen part and {mid('end token, NPG', 'normalised', 'response')} with the response (lowest "
-        f"{low('end token, NPG', 'normalised', 'response')}). At fixed length it, the token proxy and the sequence one "
-        f"over the length are equal (to {gap:.0e})."
+        "Covariances; r is the median (lowest) correlation over runs on trees with an end token. Under NPG three of "
+        f"them are exact to first order (the error has order {min(first):.3f} to {max(first):.3f}): {own}. The length-"
+        f"normalised one belongs to none: {', '.join(r('NPG', 'normalised', key) for key in OWN)} with the three. At "
+        f"fixed length it, the token proxy and the sequence one over the length are the same number (to {gap:.0e})."
     )
     for update in ("PG", "GRPO"):
-        listed = {
-            name: f"{mid(f'end token, {update}', name, 'response')} ({low(f'end token, {update}', name, 'response')})"
-            for name in COVARIANCES
-        }
-        print(f"  {update} belongs to none; median (lowest) r with the response, end token: {listed}")
+        listed = ", ".join(f"{name} {r(update, name, 'response')}" for name in COVARIANCES)
+        print(f"  Under {update} none is exact; r with the fall of H̄: {listed}.")
     for update, table in against.items():
-        wrong = {name: f"{x['response'][1]:.0%} (r = {x['response'][0]:+.3f})" for name, x in table.items()}
-        print(
-            f"  Rewarded for length, {update}: steps in which H̄ does the opposite of what the covariance says: {wrong}"
-        )
+        listed = ", ".join(f"{name} {x['response'][1]:.0%} ({x['response'][0]:.3f})" for name, x in table.items())
+        print(f"  Rewarded for length, {update}: steps in which −ΔH̄ has the other sign (and r): {listed}.")
 
 
 def draw_covariances(found, long):
     """Median and lowest r over the random trees, and below them the runs that are rewarded for length."""
     with plots.panels(3, 3, 6.4) as (figure, rows):
         for ax, (case, table) in zip([*rows[0], *rows[1]], found.items(), strict=True):
-            values = np.array([[table[name][key][0] for key in FALLS] for name in COVARIANCES])
+            values = np.array([[table[name][key][0] for key in WORDS] for name in COVARIANCES])
             matrix(ax, np.median(values, -1), values.min(-1))
             ax.set_title(case, fontsize="medium")
-        rows[0][0].set_ylabel(f"r, median of {DRAWS} trees (lowest)")
-        rows[1][0].set_ylabel(f"r, median of {DRAWS} trees (lowest)")
+        for row in rows[:2]:
+            row[0].set_ylabel(f"r, median of {DRAWS} trees (lowest)")
         for ax, (name, trace) in zip(rows[2], long.items(), strict=True):
-            episode_plots.covariances(trace, ax)
-            handles, names = ax.get_legend_handles_labels()
-            ax.get_legend().remove()
-            ax.set_title(f"rewarded for length, {name}", fontsize="medium")
-        for ax in (rows[2][1], rows[2][2]):
-            ax.set_ylabel("")
+            handles, names = bare(episode_plots.covariances(trace, ax), f"rewarded for length, {name}")
+            ax.set_ylabel(ax.get_ylabel() if ax is rows[2][0] else "")
         figure.legend(handles, [name.split(", r")[0] for name in names], loc="outside lower center", ncols=5)
     plots.save_figure(figure, ROOT / "figures" / "covariances")
 
@@ -231,7 +217,7 @@ def matrix(ax, shown, lowest):
         text = f"{median:.3f}\n({lowest[row, column]:.2f})".replace("-", "−").replace("−0.00", "0.00")
         ink = "black" if median > 0.7 else "white"
         ax.text(column, row, text, ha="center", va="center", color=ink, fontsize="small")
-    ax.set_xticks(range(len(FALLS)), list(FALLS.values()))
+    ax.set_xticks(range(len(WORDS)), ["Σ d H\nd frozen", "response\nH̄", "token\nH̄/E|y|"])
     first = ax.get_subplotspec().is_first_col()
     ax.set_yticks(range(len(COVARIANCES)), ["action", "sequence", "seq./length", "token"] if first else [""] * 4)
     ax.tick_params(length=0)
@@ -246,33 +232,25 @@ def diversity():
     }
     traces = {name: simulate(problem, NPG, num_steps=WHOLE) for name, problem in problems.items()}
     runs = {n: trace.measures | {"token_entropy": visit_mean(trace, "entropy")} for n, trace in traces.items()}
-    said = []
     for name, run in runs.items():
         kept = {key: run[f"{key}_entropy"][[0, -1]] for key in ("token", "response", "answer")}
-        said.append(
-            f"{name}: " + ", ".join(f"{key} {x[0]:.4f} → {x[1]:.4f} ({x[1] / x[0]:.1%})" for key, x in kept.items())
-        )
-    print(
-        "Diversity, entropies in nats at the start and after " + f"{WHOLE - 1} steps of NPG: " + "; ".join(said) + "."
-    )
-    draw_diversity(traces)
+        listed = ", ".join(f"{key} {x[0]:.4f} → {x[1]:.4f} ({x[1] / x[0]:.1%})" for key, x in kept.items())
+        print(f"Diversity: rewarded for {name}, {WHOLE - 1} steps of NPG take the entropies in nats: {listed}.")
+    with plots.three_panels(2.6) as (figure, axes):
+        for ax, (name, trace) in zip(axes, traces.items(), strict=True):
+            handles, names = bare(episode_plots.entropies(trace, ax), f"rewarded: {name}")
+            ax.set(ylim=(0, None), ylabel=ax.get_ylabel() if ax is axes[0] else "")
+        figure.legend(handles, names, loc="outside upper center", ncols=4)
+    plots.save_figure(figure, ROOT / "figures" / "diversity")
     returns = {name: trace.expected_return for name, trace in traces.items()}
     write("diversity", {"steps": WHOLE, "step_size": 0.1, "runs": runs, "expected return": returns})
 
 
-def draw_diversity(traces):
-    """The entropies along each run."""
-    with plots.three_panels(2.6) as (figure, axes):
-        for ax, (name, trace) in zip(axes, traces.items(), strict=True):
-            episode_plots.entropies(trace, ax)
-            handles, names = ax.get_legend_handles_labels()
-            ax.get_legend().remove()
-            ax.set_title(f"rewarded: {name}", fontsize="medium")
-            ax.set_ylim(0)
-        for ax in axes[1:]:
-            ax.set_ylabel("")
-        figure.legend(handles, names, loc="outside upper center", ncols=4)
-    plots.save_figure(figure, ROOT / "figures" / "diversity")
+def bare(ax, title):
+    """(handles, names) of the legend, which goes, and gives way to a title."""
+    ax.get_legend().remove()
+    ax.set_title(title, fontsize="medium")
+    return ax.get_legend_handles_labels()
 
 
 def write(name, record):

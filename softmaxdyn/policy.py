@@ -82,9 +82,9 @@ def lost_digits(
 
 def centred(policy: Policy, values: Float[ArrayLike, "..."], axis: int = -1) -> Float[Array, "..."]:
     """values − E_π values, without loss near a deterministic policy; 0 for masked actions."""
-    x = jnp.where(policy.log_prob > -jnp.inf, values, 0.0)
-    x = relative_to(policy.mode, x, axis)
-    return jnp.where(policy.log_prob > -jnp.inf, x - jnp.sum(policy.prob * x, axis, keepdims=True), 0.0)
+    unmasked = policy.logits > -jnp.inf
+    x = relative_to(policy.mode, jnp.where(unmasked, values, 0.0), axis)
+    return jnp.where(unmasked, x - jnp.sum(policy.prob * x, axis, keepdims=True), 0.0)
 
 
 def floored_prob(policy: Policy) -> Float[Array, "..."]:

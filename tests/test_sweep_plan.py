@@ -426,7 +426,7 @@ def test_a_sweep_that_the_disk_cannot_hold_says_what_would_fit():
         match=r"^48 runs × 7 recorded steps need about 3 GiB, and here has 1 GiB left; wanted every = 9, or ",
     ):
         refuse_too_large(PLAN, 3 * 2**30, 2**30, "here has")
-    with pytest.raises(InputError, match=r"has 0 GiB left; wanted fewer runs, or another folder$"):
+    with pytest.raises(InputError, match=r"has 0 MiB left; wanted fewer runs, or another folder$"):
         refuse_too_large(PLAN, 3 * 2**30, 0, "here has")
     refuse_too_large(PLAN, 2**30, 2**30, "here has")
 

@@ -22,7 +22,7 @@ from softmaxdyn.cli.group import main, print_table
 from softmaxdyn.comparison import interval
 from softmaxdyn.errors import InputError, check_integer
 from softmaxdyn.sweeps.loop import Outcome, Progress, execute, own_machine
-from softmaxdyn.sweeps.plan import Plan
+from softmaxdyn.sweeps.plan import Plan, size_text
 from softmaxdyn.sweeps.spec import read_spec
 
 STOPPED = "interrupted; what is stored is kept, and the same command goes on"
@@ -70,7 +70,7 @@ def _announced(plan: Plan, programs: int) -> str:
     cells, seeds = len(plan.cells), len(plan.seeds)
     counted = f"{cells:,} cell{'s' * (cells > 1)} × {seeds:,} seed{'s' * (seeds > 1)}: {plan.num_runs:,} runs"
     length = f"{plan.num_steps:,} steps, {plan.num_recorded:,} of them recorded, {plan.dtype}"
-    return f"{counted} of {length}; {programs} program{'s' * (programs > 1)}, about {plan.num_bytes / 2**20:,.1f} MiB"
+    return f"{counted} of {length}; {programs} program{'s' * (programs > 1)}, about {size_text(plan.num_bytes)}"
 
 
 def _note(fault: str) -> None:

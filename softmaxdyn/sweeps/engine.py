@@ -18,7 +18,7 @@ from softmaxdyn.policy import Policy, softmax
 from softmaxdyn.problems import Problem
 from softmaxdyn.simulation import Record, advance, observed, quick_options
 from softmaxdyn.sweeps.plan import Cell, Plan
-from softmaxdyn.sweeps.rows import as_fields, fits, run_rows
+from softmaxdyn.sweeps.rows import TILE, as_fields, fits, run_rows
 
 _WORK = 2**14  # numbers of the tables of all runs of a block: they are to stay in the cache
 _ROWS = 64  # recorded steps a call
@@ -53,7 +53,8 @@ class Engine:
         size = max(1, members[0].setting.logits.size)
         runs = len(members) * len(plan.seeds)
         self.short = size * plan.num_steps * runs < _SHORT
-        self.block = check_integer("block", block, 1) if block else int(np.clip(_WORK // size, 1, min(1024, runs)))
+        most = (TILE if self.by_rows else _WORK) // size
+        self.block = check_integer("block", block, 1) if block else int(np.clip(most, 1, min(1024, runs)))
         self.lanes = check_integer("devices", devices, 1)
         if self.lanes > jax.device_count():
             raise InputError(f"devices is {devices}; this process has {jax.device_count()}: see --help of sweep")

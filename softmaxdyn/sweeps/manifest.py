@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,7 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
         unfinished.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n", "utf-8")
 
 
+@cache
 def git_commit() -> str:
     """The commit of the package's own checkout; empty where it is installed, or git is not there."""
     root = Path(__file__).parents[2]

@@ -112,7 +112,7 @@ def make_plan(
     if plan.run_bytes > _LARGEST_RUN:
         least = -(-every * plan.run_bytes // _LARGEST_RUN)
         raise InputError(
-            f"one run records {plan.num_recorded:,} steps, about {_gib(plan.run_bytes)}; wanted at most 1 GiB: "
+            f"one run records {plan.num_recorded:,} steps, about {size_text(plan.run_bytes)}; wanted at most 1 GiB: "
             f"every = {_rounded_up(least)}"
         )
     return plan
@@ -149,8 +149,8 @@ def refuse_too_large(plan: Plan, need: int, room: int, where: str) -> None:
     enough = _rounded_up(-(-plan.every * need // max(room, 1)))
     instead = f"every = {enough}" if enough < plan.num_steps else "fewer runs"
     raise InputError(
-        f"{plan.num_runs:,} runs × {plan.num_recorded:,} recorded steps need about {_gib(need)}, and {where} "
-        f"{_gib(room)} left; wanted {instead}, or another folder"
+        f"{plan.num_runs:,} runs × {plan.num_recorded:,} recorded steps need about {size_text(need)}, and {where} "
+        f"{size_text(room)} left; wanted {instead}, or another folder"
     )
 
 
@@ -200,8 +200,9 @@ def _without_addresses(text: str) -> str:
     return re.sub(r" at 0x[0-9a-f]+", "", text)
 
 
-def _gib(size: int) -> str:
-    return f"{size / 2**30:,.3g} GiB"
+def size_text(size: int) -> str:
+    """A number of bytes as people say it."""
+    return f"{size / 2**30:,.3g} GiB" if size >= 2**30 else f"{size / 2**20:,.3g} MiB"
 
 
 def _rounded_up(number: int) -> int:

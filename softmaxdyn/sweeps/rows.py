@@ -21,7 +21,7 @@ from softmaxdyn.simulation import by_state
 from softmaxdyn.sweeps.plan import Cell
 from softmaxdyn.updates import NaturalPG, VanillaPG
 
-TILE = 2**13  # numbers of a table [K, rows] that stay in the cache
+TILE = 2**12  # numbers of a table [K, rows] that stay in the cache
 _LONGEST = 1e3  # |δ| up to which `simulate` takes a step as it is
 _COVARIANCES = ("action_covariance", "sequence_covariance", "normalised_covariance", "token_covariance")
 

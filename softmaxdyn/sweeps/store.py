@@ -61,17 +61,17 @@ class Store:
         if not path.exists():
             raise Fault("is missing")
         try:
-            with np.load(path, allow_pickle=False) as file:
-                arrays = {name: file[name] for name in file.files}
+            with open(path, "rb") as file, np.load(file, allow_pickle=False) as found:
+                arrays = {name: found[name] for name in found.files}
             header = json.loads(str(arrays.pop(_HEADER)))
-            found = header.pop("sha256")
+            wanted = header.pop("sha256")
         except Exception:  # a damaged archive fails in a dozen ways
             raise Fault("is damaged or no block") from None
         if header.get("sweep") != self.hash:
             raise Fault("is of another sweep")
         if header != self._header(block):
             raise Fault("holds other runs")
-        if found != checksum(arrays):
+        if wanted != checksum(arrays):
             raise Fault("does not match its checksum")
         return arrays
 
