@@ -10,7 +10,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 EXAMPLE = re.compile(r"(```python\n(.*?)```\n+```text\n)(.*?)(```)", re.DOTALL)
-TABLE = re.compile(r"(<!-- accuracy -->\n).*?(<!-- end -->)", re.DOTALL)
+TABLE = re.compile(r"(<!-- (accuracy|sharing) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+SHARES = (0.0, 0.1, 0.3, 0.5, 1.0)
 
 
 def printed(code: str) -> str:
@@ -42,11 +43,27 @@ def accuracy() -> str:
     return "\n".join(lines) + "\n"
 
 
+def sharing() -> str:
+    """How well the theory predicts the ΔH of each state as contexts share their rows, from figures/sharing.json."""
+    found = json.loads((ROOT / "figures" / "sharing.json").read_text("utf-8"))
+    places = [found["shares"].index(share) for share in SHARES]
+    lines = ["| correlation of predicted and exact ΔH | mean H | " + " | ".join(f"c = {c:g}" for c in SHARES) + " |"]
+    lines.append("| --- | --- |" + " --- |" * len(SHARES))
+    for name, field in (("Lemma 1 (given the step)", "lemma_1_correlation"), ("Theorem 1 (given A)", "correlation")):
+        for result in found["results"]:
+            cells = [f"{result['share, PG'][place][field]:.2f}" for place in places]
+            lines.append(f"| {name} | {result['mean_entropy']:.2f} nats | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+TABLES = {"accuracy": accuracy, "sharing": sharing}
+
+
 def main() -> None:
     readme = ROOT / "README.md"
     text = readme.read_text()
     updated = EXAMPLE.sub(lambda found: found[1] + printed(found[2]) + found[4], text)
-    updated = TABLE.sub(lambda found: found[1] + accuracy() + found[2], updated)
+    updated = TABLE.sub(lambda found: found[1] + TABLES[found[2]]() + found[4], updated)
     readme.write_text(updated)
     figures = ROOT / "figures"
     figures.mkdir(exist_ok=True)

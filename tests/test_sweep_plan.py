@@ -318,6 +318,10 @@ FAULTS = [
     ),
     (changed(problem={"name": "mei", "temperature": 0}), r"problem\.temperature is 0; wanted a finite number in .*"),
     (changed(problem={"name": "mei", "temperature": "hot"}), r"problem\.temperature is 'hot'; wanted a number"),
+    (
+        changed(problem="mei", method={"name": "pg", "update": "own"}),
+        r"unknown method\.update 'own' \(known: pg, npg\)",
+    ),
     (changed(problem=["mei", "mei"]), r"two cells are the same \(mei, rloo, step_size 0\.1\); wanted every .* once"),
     (changed(method="klcov"), r"unknown method\.name 'klcov'; did you mean 'kl_cov'\? \(known: .*\)"),
     (
@@ -367,6 +371,20 @@ def test_a_wrong_spec_is_one_line(spec, line, tmp_path):
     with pytest.raises(InputError, match=f"^{line}$") as fault:
         plan_of(spec, tmp_path)
     assert "\n" not in str(fault.value)
+
+
+def test_more_runs_than_can_be_listed_are_one_line(monkeypatch):
+    monkeypatch.setattr("softmaxdyn.sweeps.plan._MOST_RUNS", 40)
+    with pytest.raises(InputError, match=r"^the sweep has 48 runs; wanted at most 40: fewer seeds or values$"):
+        plan_of(SPEC)
+
+
+def test_problems_that_memory_cannot_hold_are_one_line(monkeypatch):
+    monkeypatch.setattr("softmaxdyn.sweeps.spec.MEMORY", 100)
+    with pytest.raises(
+        InputError, match=r"^problem\[2\]: the tables of all problems are too large; wanted at most .* MiB$"
+    ):
+        plan_of(SPEC)
 
 
 @pytest.mark.parametrize(
@@ -423,12 +441,12 @@ def test_a_number_that_a_problem_and_a_method_share_has_two_labels():
 def test_a_sweep_that_the_disk_cannot_hold_says_what_would_fit():
     with pytest.raises(
         InputError,
-        match=r"^48 runs × 7 recorded steps need about 3 GiB, and here has 1 GiB left; wanted every = 9, or ",
+        match=r"^48 runs × 7 recorded steps need about 3 GiB, and here is 1 GiB; wanted every = 9, or ",
     ):
-        refuse_too_large(PLAN, 3 * 2**30, 2**30, "here has")
-    with pytest.raises(InputError, match=r"has 0 MiB left; wanted fewer runs, or another folder$"):
-        refuse_too_large(PLAN, 3 * 2**30, 0, "here has")
-    refuse_too_large(PLAN, 2**30, 2**30, "here has")
+        refuse_too_large(PLAN, 3 * 2**30, 2**30, "here is")
+    with pytest.raises(InputError, match=r"is 0 MiB; wanted fewer runs, or another folder$"):
+        refuse_too_large(PLAN, 3 * 2**30, 0, "here is")
+    refuse_too_large(PLAN, 2**30, 2**30, "here is")
 
 
 def test_seeds_are_a_count_or_a_list():

@@ -392,9 +392,18 @@ def test_hdf5_survives_a_disk_that_is_full(tmp_path, monkeypatch, room):
 def test_a_sweep_larger_than_the_disk_is_refused_before_it_starts(tmp_path, monkeypatch):
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: shutil._ntuple_diskusage(10**6, 10**6, 80_000))
     need = rf"{RUNS} runs × 7 recorded steps need about 0\.123 MiB"
-    line = rf"^{need}, and '.*' has 0\.0763 MiB left; wanted every = 5, or another folder$"
+    line = rf"^{need}, and '.*' has room for 0\.0763 MiB; wanted every = 5, or another folder$"
     with pytest.raises(InputError, match=line):
         execute(PLAN, tmp_path, machine=IDLE)
+
+
+def test_a_sweep_larger_than_the_whole_disk_makes_no_folder(tmp_path, monkeypatch):
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: shutil._ntuple_diskusage(10**4, 0, 10**4))
+    with pytest.raises(
+        InputError, match=r", and the whole disk holds 0\.00954 MiB; wanted fewer runs, or another folder$"
+    ):
+        execute(PLAN, tmp_path / "out", machine=IDLE)
+    assert os.listdir(tmp_path) == []
 
 
 def test_one_block_is_in_memory_at_a_time_while_the_table_is_written(tmp_path, monkeypatch):

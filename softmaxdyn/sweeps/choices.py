@@ -112,7 +112,7 @@ def _algorithm(path: str, name: str, values: Mapping[str, Any], numbers: Mapping
     step_size = 0.0 if np.isnan(values["step_size"]) else float(values["step_size"])
     chosen = _text(f"{path}.update", values["update"])
     update: Any = None
-    if chosen != "own":
+    if name == PLAIN or chosen != "own":
         update = UPDATES[check_choice(f"{path}.update", chosen, UPDATES)](step_size)
     if name == PLAIN:
         return Algorithm(update)

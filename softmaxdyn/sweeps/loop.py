@@ -79,6 +79,9 @@ def execute(
     cannot be used (`opened`), too little room on the disk, and a sweep that was begun with other versions.
     """
     machine = own_machine() if machine is None else machine
+    place = Path(folder).resolve()
+    nearest = next(each for each in (place, *place.parents) if each.exists())
+    refuse_too_large(plan, 2 * plan.num_bytes, shutil.disk_usage(nearest).total, "the whole disk holds")
     layout = make_layout(plan, machine.families(plan))
     with _room(folder), opened(folder, plan) as store:
         if store.finished():
@@ -180,7 +183,7 @@ def _refuse_little_room(store: Store, todo: Sequence[Block]) -> None:
     """Raises InputError where the blocks to come and the table are larger than what is free on the disk."""
     plan = store.plan
     need = plan.run_bytes * (sum(len(block.cell) for block in todo) + plan.num_runs)
-    refuse_too_large(plan, need, shutil.disk_usage(store.folder).free, f"{str(store.folder)!r} has")
+    refuse_too_large(plan, need, shutil.disk_usage(store.folder).free, f"{str(store.folder)!r} has room for")
 
 
 @contextmanager

@@ -24,6 +24,7 @@ DTYPES = ("float32", "float64")
 
 _LARGEST_RUN = 2**30  # bytes
 _LARGEST_SEED = 2**31 - 1
+_MOST_RUNS = 10**7
 
 
 class Cell(NamedTuple):
@@ -97,8 +98,8 @@ def make_plan(
     """A plan whose text is the numbers of the runs, `lines`, and a digest of what the cells hold.
 
     `seeds` is a count or the seeds themselves. Raises InputError for cells that share their labels, counts below 1,
-    seeds that are negative or come twice, a dtype that is unknown or that JAX is not set up for, and runs too long to
-    hold.
+    seeds that are negative or come twice, a dtype that is unknown or that JAX is not set up for, and runs too many or
+    too long to hold.
     """
     cells = tuple(cells)
     _refuse_twins(cells)
@@ -109,6 +110,8 @@ def make_plan(
     head = [f"steps = {num_steps}", f"every = {every}", f"seeds = {len(seeds) if counted else list(seeds)}"]
     text = "\n".join([*head, f"dtype = {dtype}", *lines, f"content = {_content(cells, dtype)}", ""])
     plan = Plan(cells, seeds, num_steps, every, dtype, text)
+    if plan.num_runs > _MOST_RUNS:
+        raise InputError(f"the sweep has {plan.num_runs:,} runs; wanted at most {_MOST_RUNS:,}: fewer seeds or values")
     if plan.run_bytes > _LARGEST_RUN:
         least = -(-every * plan.run_bytes // _LARGEST_RUN)
         raise InputError(
@@ -121,7 +124,8 @@ def make_plan(
 def check_seeds(seeds: Any) -> tuple[int, ...]:
     """The seeds: 0 … n−1 for a count n, or the whole numbers ≥ 0 of a list. Raises InputError for anything else."""
     if isinstance(seeds, list | tuple | range | np.ndarray):
-        found = tuple(check_integer("a seed", seed, 0) for seed in seeds)
+        plain = all(type(seed) is int and seed >= 0 for seed in seeds)
+        found = tuple(seeds if plain else (check_integer("a seed", seed, 0) for seed in seeds))
     else:
         found = tuple(range(check_integer("seeds", seeds, 1)))
     if not found:
@@ -150,7 +154,7 @@ def refuse_too_large(plan: Plan, need: int, room: int, where: str) -> None:
     instead = f"every = {enough}" if enough < plan.num_steps else "fewer runs"
     raise InputError(
         f"{plan.num_runs:,} runs × {plan.num_recorded:,} recorded steps need about {size_text(need)}, and {where} "
-        f"{size_text(room)} left; wanted {instead}, or another folder"
+        f"{size_text(room)}; wanted {instead}, or another folder"
     )
 
 
@@ -168,14 +172,15 @@ def fingerprint(tree: Any, dtype: str) -> str:
 
 
 def _content(cells: Sequence[Cell], dtype: str) -> str:
-    """A digest of every cell; a setting that many cells share is read once."""
-    settings: dict[int, str] = {}
+    """A digest of every cell; what many cells share is read once."""
+    prints: dict[int, str] = {}
     digest = hashlib.sha256()
     for labels, setting, algorithm, inner_steps in cells:
-        if id(setting) not in settings:
-            settings[id(setting)] = fingerprint((setting.problem, np.asarray(setting.logits)), dtype)
-        parts = (labels, settings[id(setting)], _without_addresses(repr(algorithm)), inner_steps)
-        digest.update(f"{parts} {fingerprint(algorithm, dtype)}\n".encode())
+        if id(setting) not in prints:
+            prints[id(setting)] = fingerprint((setting.problem, np.asarray(setting.logits)), dtype)
+        if id(algorithm) not in prints:
+            prints[id(algorithm)] = _without_addresses(repr(algorithm)) + fingerprint(algorithm, dtype)
+        digest.update(f"{labels} {prints[id(setting)]} {prints[id(algorithm)]} {inner_steps}\n".encode())
     return digest.hexdigest()
 
 

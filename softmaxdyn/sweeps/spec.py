@@ -19,7 +19,8 @@
     step_size = [0.1, 0.3]     # default: 1
     fraction = [0.002, 0.02]   # the method's own numbers
 
-Every problem is run with every method and every seed. Relative to the order of the file, axes are sorted by name.
+Every problem is run with every method and every seed. Cells are in the order of the tables, and within a table by the
+names of its axes.
 """
 
 from __future__ import annotations
@@ -28,16 +29,22 @@ import itertools
 import json
 import math
 import tomllib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
+import numpy as np
+
 from softmaxdyn.errors import InputError, check_choice, check_integer
 from softmaxdyn.sweeps.choices import Choice, label_names, labels_of, method_choice, problem_choice
-from softmaxdyn.sweeps.plan import Cell, Plan, check_dtype, check_seeds, make_plan
+from softmaxdyn.sweeps.plan import Cell, Plan, check_dtype, check_seeds, make_plan, size_text
 
 LARGEST = 100_000
 """Cells that a plan may have."""
+MEMORY = 2**32
+"""Bytes that the tables of all its problems may take."""
 
 _WANTED = {
     "steps": "steps = 1000",
@@ -94,14 +101,23 @@ def plan_of(spec: Mapping[str, Any], folder: str | Path = ".") -> Plan:
     dtype = check_dtype(spec.get("dtype", "float64"))
     tables = {kind: list(_tables(kind, spec[kind])) for kind in ("problem", "method")}
     _refuse_too_many(tables, len(seeds))
-    problems = [
-        problem_choice(table.path, given, Path(folder), dtype)
-        for table in tables["problem"]
-        for given in table.combinations()
-    ]
+    problems = list(_problems(tables["problem"], Path(folder), dtype))
     methods = [method_choice(table.path, given, dtype) for table in tables["method"] for given in table.combinations()]
     lines = [str(table) for kind in tables.values() for table in kind]
     return make_plan(_cells(problems, methods), seeds=seeds, num_steps=steps, every=every, dtype=dtype, lines=lines)
+
+
+def _problems(tables: Sequence[Table], folder: Path, dtype: str) -> Iterator[Choice]:
+    size = 0
+    for table in tables:
+        for given in table.combinations():
+            choice = problem_choice(table.path, given, folder, dtype)
+            size += sum(np.asarray(leaf).nbytes for leaf in jax.tree.leaves(choice.made[:2]))
+            if size > MEMORY:
+                raise InputError(
+                    f"{table.path}: the tables of all problems are too large; wanted at most {size_text(MEMORY)}"
+                )
+            yield choice
 
 
 def _cells(problems: list[Choice], methods: list[Choice]) -> Iterator[Cell]:
@@ -135,10 +151,11 @@ def _axis(path: str, value: Any) -> tuple[Any, ...]:
     values = tuple(value) if isinstance(value, list) else (value,)
     if not values:
         raise InputError(f"{path} is []; wanted a value, or a list of at least one")
-    for place, each in enumerate(values):
-        if isinstance(each, list):
-            raise InputError(f"{path} holds a list in a list; wanted one list of values")
-        if each in values[:place]:
+    if any(isinstance(each, list) for each in values):
+        raise InputError(f"{path} holds a list in a list; wanted one list of values")
+    counts = Counter(repr(each) if isinstance(each, dict) else each for each in values)
+    for each, count in counts.items():
+        if count > 1:
             raise InputError(f"{path} holds {each!r} twice; wanted every value once")
     return values
 
