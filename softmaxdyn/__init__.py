@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from softmaxdyn.interventions import *  # noqa: F403
     from softmaxdyn.interventions import Intervention
     from softmaxdyn.methods import METHODS, build
+    from softmaxdyn.sweeps import sweep
 
 __version__ = "0.1.0"
 
@@ -96,6 +97,7 @@ __all__ = [
     "second_order",
     "simulate",
     "static",
+    "sweep",
     "theorem_1",
     "theorem_2",
     "theory",
@@ -105,9 +107,11 @@ __all__ += _advantages
 
 
 def __getattr__(name: str) -> Any:
-    """The interventions and the named methods, which load when one is asked for."""
+    """The interventions, the named methods and `sweep`, which load when one is asked for."""
     if name in ("METHODS", "build"):
         return getattr(import_module("softmaxdyn.methods"), name)
+    if name == "sweep":
+        return import_module("softmaxdyn.sweeps").sweep
     if not name.startswith("_"):
         interventions = import_module("softmaxdyn.interventions")
         if name in interventions.__all__:

@@ -8,7 +8,10 @@ os.environ.setdefault(
     "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true --xla_cpu_use_fusion_emitters=false",
 )
 
+from pathlib import Path
+
 import jax
+import pytest
 from hypothesis import HealthCheck, settings
 from jaxtyping import install_import_hook
 
@@ -35,3 +38,12 @@ settings.register_profile(
     suppress_health_check=slow_first_call,
 )
 settings.load_profile("ci")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _room_for_programs():
+    """Every compiled program takes memory maps, and a process has 65,530 of them: with none left LLVM crashes."""
+    yield
+    maps = Path("/proc/self/maps")
+    if maps.exists() and maps.read_text().count("\n") > 20_000:
+        jax.clear_caches()

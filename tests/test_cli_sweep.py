@@ -236,3 +236,32 @@ def test_on_a_terminal_a_bar_shows_runs_a_second_and_devices_share_the_runs(spec
     assert process.returncode == 0, printed
     assert re.search(r"of 18 runs", shown)
     assert json.loads((spec.parent / "out" / "plan.json").read_text())["runs"] == 18
+
+
+def test_two_processes_give_the_files_of_one_to_the_bit(spec, tmp_path):
+    for folder, processes in (("one", 1), ("two", 2)):
+        command = [sys.executable, "-m", "softmaxdyn", "sweep", str(spec), "--out", str(tmp_path / folder)]
+        command += ["--processes", str(processes)]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=300)
+        assert done.returncode == 0, done.stderr
+        assert "wrote" in done.stdout
+        assert "softmaxdyn:" not in done.stderr
+    for name in NAMES:
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--processes", "0"], "--processes is 0; wanted a whole number ≥ 1"),
+        (["--process-id", "1"], "--process-id and --coordinator go together"),
+        (["--processes", "2", "--process-id", "2", "--coordinator", "a:1"], "--process-id is 2; wanted 0 … 1"),
+        (["--processes", "2", "--process-id", "1", "--coordinator", "a"], "--coordinator is 'a'; wanted HOST:PORT"),
+    ],
+)
+def test_a_wrong_team_is_one_line_with_code_2(spec, tmp_path, arguments, message):
+    done = invoke(spec, "--out", tmp_path / "out", *arguments)
+    assert done.exit_code == 2
+    assert done.stderr.startswith(f"softmaxdyn: {message}")
+    assert len(done.stderr.splitlines()) == 1
+    assert not (tmp_path / "out").exists()

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -21,9 +22,10 @@ from softmaxdyn.cli import group
 from softmaxdyn.cli.group import main, print_table
 from softmaxdyn.comparison import interval
 from softmaxdyn.errors import InputError, check_integer
-from softmaxdyn.sweeps.loop import Outcome, Progress, execute, own_machine
+from softmaxdyn.sweeps.loop import Outcome, Progress, assist, execute, own_machine
 from softmaxdyn.sweeps.plan import Plan, size_text
 from softmaxdyn.sweeps.spec import read_spec
+from softmaxdyn.sweeps.team import Team, join, leave
 
 STOPPED = "interrupted; what is stored is kept, and the same command goes on"
 ROWS = 50  # of the printed table
@@ -32,21 +34,41 @@ ROWS = 50  # of the printed table
 @main.command()
 @click.argument("spec")
 @click.option("--out", required=True, metavar="FOLDER", help="The folder of this sweep; it is made if need be.")
-@click.option("--devices", type=int, default=1, show_default=True, help="Devices to share the runs: cores of a CPU.")
-def sweep(spec: str, out: str, devices: int) -> None:
+@click.option("--devices", type=int, default=1, show_default=True, help="Devices a process: cores of a CPU.")
+@click.option("--processes", type=int, default=1, show_default=True, help="Processes that share the blocks.")
+@click.option("--process-id", type=int, help="Of several hosts: which process this is. Else all start here.")
+@click.option("--coordinator", metavar="HOST:PORT", help="Of several hosts: where process 0 is to be met.")
+def sweep(spec: str, out: str, devices: int, processes: int, process_id: int | None, coordinator: str | None) -> None:
     """Run all that the TOML file SPEC asks for, and write one table of the runs and one of their summary.
 
     SPEC has steps, every, seeds and dtype, and tables [[problem]] and [[method]], in which a list is an axis. Stopped
     at any moment, the same command goes on, and the result is the same to the last bit.
     """
     check_integer("--devices", devices, 1)
-    _set_up(devices)
-    _leave_on_signals()
+    check_integer("--processes", processes, 1)
+    if (process_id is None) != (coordinator is None):
+        raise InputError(
+            "--process-id and --coordinator go together: this process's number, and HOST:PORT of process 0"
+        )
+    jax.config.update("jax_enable_x64", True)
     plan = read_spec(spec)
+    with _others(processes if process_id is None else 1, devices) as (others, port):
+        team = _team(processes, process_id or 0, coordinator or f"127.0.0.1:{port}")
+        _set_up(devices)
+        _leave_on_signals()
+        _run(plan, out, devices, team, others)
+
+
+def _run(plan: Plan, out: str, devices: int, team: Team, others: Sequence[subprocess.Popen]) -> None:
     machine = own_machine()
+    if team.rank > 0:
+        assist(plan, out, team, devices=devices, machine=machine)
+        return
     click.echo(_announced(plan, len(machine.families(plan))))
+    working = lambda: not others or any(child.poll() is None for child in others)  # noqa: E731
+    told: dict[str, Any] = {"on_fault": _note, "team": team, "working": working}
     with _bar() as progress:
-        outcome = execute(plan, out, devices=devices, machine=machine, progress=progress, on_fault=_note)
+        outcome = execute(plan, out, devices=devices, machine=machine, progress=progress, **told)
     if outcome.computed == 0:
         click.echo("nothing to compute: every run of this sweep is there")
     elif outcome.kept:
@@ -55,14 +77,43 @@ def sweep(spec: str, out: str, devices: int) -> None:
     click.echo(f"\nwrote {outcome.table}, {outcome.summary}")
 
 
+def _team(processes: int, rank: int, coordinator: str) -> Team:
+    """This process's place; alone it needs no coordinator."""
+    if processes == 1 and rank == 0:
+        return Team()
+    return join(coordinator, processes, rank)
+
+
+@contextmanager
+def _others(processes: int, devices: int) -> Iterator[tuple[list[subprocess.Popen], int]]:
+    """The other processes of a sweep on this host, which end with this one, and the port where all meet."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    others = []
+    try:
+        for rank in range(1, processes):
+            place = ["--process-id", str(rank), "--coordinator", f"127.0.0.1:{port}"]
+            command = [sys.executable, "-m", "softmaxdyn", *sys.argv[1:], *place]
+            others.append(subprocess.Popen(command, stdout=subprocess.DEVNULL))
+        yield others, port
+        if others:
+            leave()
+        for child in others:
+            child.wait(timeout=60)
+    finally:
+        for child in others:
+            child.kill()
+
+
 def _set_up(devices: int) -> None:
-    """Float64, and that many devices. Raises InputError where they are not to be had."""
-    jax.config.update("jax_enable_x64", True)
+    """That many devices. Raises InputError where they are not to be had."""
     if devices > 1:
         with suppress(RuntimeError):  # JAX runs already
             jax.config.update("jax_num_cpu_devices", devices)
-        if jax.device_count() < devices:
-            raise InputError(f"--devices is {devices}, and there are {jax.device_count()}; wanted at most that many")
+        if jax.local_device_count() < devices:
+            count = jax.local_device_count()
+            raise InputError(f"--devices is {devices}, and there are {count}; wanted at most that many")
 
 
 def _announced(plan: Plan, programs: int) -> str:

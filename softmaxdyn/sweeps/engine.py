@@ -56,8 +56,8 @@ class Engine:
         most = (TILE if self.by_rows else _WORK) // size
         self.block = check_integer("block", block, 1) if block else int(np.clip(most, 1, min(1024, runs)))
         self.lanes = check_integer("devices", devices, 1)
-        if self.lanes > jax.device_count():
-            raise InputError(f"devices is {devices}; this process has {jax.device_count()}: see --help of sweep")
+        if self.lanes > jax.local_device_count():
+            raise InputError(f"devices is {devices}; this process has {jax.local_device_count()}: see --help of sweep")
         self.varying, self.shared, self.structure = _stacked(members, plan.dtype)
         self._compiled: dict[Any, Any] = {}
 
@@ -92,7 +92,8 @@ class Engine:
         }
         function = functions[name]
         if self.lanes > 1:
-            mesh = jax.make_mesh((self.lanes,), ("lane",), axis_types=(AxisType.Auto,))
+            own = jax.local_devices()[: self.lanes]
+            mesh = jax.make_mesh((self.lanes,), ("lane",), axis_types=(AxisType.Auto,), devices=own)
             runs, alike = PartitionSpec("lane"), PartitionSpec()
             places = {"begin": (runs, runs), "go": (runs, alike, alike, alike), "end": (runs,)}[name]
             function = jax.shard_map(function, mesh=mesh, in_specs=places, out_specs=runs, check_vma=False)

@@ -6,6 +6,7 @@ import errno
 import itertools
 import os
 import shutil
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -17,11 +18,14 @@ from jaxtyping import Int
 
 from softmaxdyn.errors import InputError
 from softmaxdyn.sweeps.layout import Block, Layout, call_size, make_layout
+from softmaxdyn.sweeps.manifest import kept_manifest, refuse_other_bits
 from softmaxdyn.sweeps.plan import Plan, refuse_too_large
 from softmaxdyn.sweeps.store import Fault, Store, opened
 from softmaxdyn.sweeps.summary import write_summary
 from softmaxdyn.sweeps.table import write_table
+from softmaxdyn.sweeps.team import Team
 
+_OPEN = "the folder of the sweep is open"
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -71,6 +75,8 @@ def execute(
     machine: Machine | None = None,
     progress: Callable[[Progress], None] | None = None,
     on_fault: Callable[[str], None] | None = None,
+    team: Team = Team(),
+    working: Callable[[], bool] = lambda: True,
 ) -> Outcome:
     """Runs what `folder` lacks of the plan, block by block, and writes the table and its summary.
 
@@ -84,14 +90,18 @@ def execute(
     refuse_too_large(plan, 2 * plan.num_bytes, shutil.disk_usage(nearest).total, "the whole disk holds")
     layout = make_layout(plan, machine.families(plan))
     with _room(folder), opened(folder, plan) as store:
-        if store.finished():
-            return Outcome(store.table, store.summary, len(layout.blocks), 0, ())
-        todo, faults = _missing(store, layout, on_fault)
+        finished = store.finished()
+        todo, faults = ([], ()) if finished else _missing(store, layout, on_fault)
         kept = len(layout.blocks) - len(todo)
         if todo:
             store.go_on(fresh=kept == 0)
             _refuse_little_room(store, todo)
-            _compute(store, layout, todo, machine, devices, progress)
+        team.meet(_OPEN)
+        if finished:
+            return Outcome(store.table, store.summary, kept, 0, ())
+        _compute(store, layout, _own(team, layout, todo), machine, devices, progress)
+        if team.size > 1:
+            _compute(store, layout, _wait_for(store, todo, working), machine, devices, progress)
         try:
             write_table(store, layout)
         except Fault as fault:
@@ -99,6 +109,31 @@ def execute(
         write_summary(store, layout)
         store.finish()
         return Outcome(store.table, store.summary, kept, len(todo), faults)
+
+
+def assist(plan: Plan, folder: str | Path, team: Team, *, devices: int = 1, machine: Machine | None = None) -> None:
+    """Computes this process's share of the blocks that `execute`, in the first process of the team, lacks."""
+    machine = own_machine() if machine is None else machine
+    layout = make_layout(plan, machine.families(plan))
+    team.meet(_OPEN)
+    store = Store(Path(folder), plan, kept_manifest(Path(folder), plan))
+    with _room(folder):
+        if not store.finished():
+            refuse_other_bits(store.folder, store.made, plan)
+            _compute(store, layout, _own(team, layout, _missing(store, layout, None)[0]), machine, devices, None)
+
+
+def _own(team: Team, layout: Layout, todo: Sequence[Block]) -> list[Block]:
+    """The blocks of this process; whose one is depends on its place in the layout, not on what is there already."""
+    places = {(block.family, block.number): place for place, block in enumerate(layout.blocks)}
+    return [block for block in todo if team.owns(places[block.family, block.number])]
+
+
+def _wait_for(store: Store, todo: Sequence[Block], working: Callable[[], bool]) -> list[Block]:
+    """The blocks that are still missing once all are there, or nobody works any more."""
+    while any(not store.path(block).exists() for block in todo) and working():
+        time.sleep(0.05)
+    return [block for block in todo if store.fault(block) is not None]
 
 
 def own_machine() -> Machine:

@@ -29,9 +29,15 @@ _COVARIANCES = ("action_covariance", "sequence_covariance", "normalised_covarian
 def fits(cell: Cell) -> bool:
     """Whether the cell is exact vanilla or natural PG on a bandit, without interventions and with moderate steps."""
     problem, algorithm = cell.setting.problem, cell.algorithm
-    plain = type(problem) is Bandit and type(algorithm.update) in (VanillaPG, NaturalPG) and not algorithm.interventions
+    plain = type(algorithm.update) in (VanillaPG, NaturalPG) and not algorithm.interventions
     estimator = algorithm.estimator
-    if not plain or type(estimator) is not Exact or estimator.advantage is not None or cell.inner_steps != 1:
+    if (
+        not isinstance(problem, Bandit)
+        or not plain
+        or type(estimator) is not Exact
+        or estimator.advantage is not None
+        or cell.inner_steps != 1
+    ):
         return False
     longest = np.max(np.asarray(problem.weights)) if type(algorithm.update) is VanillaPG else 1.0
     reach = np.max(np.ptp(np.asarray(problem.rewards), -1)) * float(algorithm.update.step_size)
