@@ -3,7 +3,7 @@
 Each method of `softmaxdyn.methods`, on a bandit, a token tree with an end token, a discounted MDP and a time-limited
 one, makes 10 steps of `simulate` at one moderate step size. A cell that raises, or leaves a number that is not finite,
 is listed. Prints one sentence and writes figures/every_method.json and .md. Run: python experiments/every_method.py
-(some minutes, nearly all of them compilation)
+(twenty minutes on one core, nearly all of them compilation; with names of methods, those alone are run anew)
 """
 
 import dataclasses
@@ -57,7 +57,7 @@ def run(name, mode, problem):
         return {"error": f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"}
     bad = [field for field in CHECKED if not np.isfinite(getattr(trace, field)).all()]
     numbers = {"dJ": trace.final_expected_return - trace.expected_return[0], "dH": trace.trajectory_change.sum()}
-    numbers = {key: float(f"{value:.6g}") for key, value in numbers.items()}
+    numbers = {key: float(f"{value:.6g}") if np.isfinite(value) else None for key, value in numbers.items()}
     return {"not_finite": bad, **numbers, "selected": trace.selected.mean(0).round(6).tolist()}
 
 
@@ -67,11 +67,10 @@ def is_finite(cell):
 
 def words(cell):
     """One cell of the table."""
-    if "error" in cell:
-        return cell["error"].split(":")[0]
+    if not is_finite(cell):
+        return cell["error"].split(":")[0] if "error" in cell else "not finite"
     selected = " / ".join(f"{share:.0%}" for share in cell["selected"])
-    numbers = f"{cell['dJ']:+.3f}, {cell['dH']:+.3f}" + (f" ({selected})" if selected else "")
-    return numbers if is_finite(cell) else f"{numbers}, not finite: {', '.join(cell['not_finite'])}"
+    return f"{cell['dJ']:+.3f}, {cell['dH']:+.3f}" + (f" ({selected})" if selected else "")
 
 
 def report(sentence, cells, kinds):
@@ -81,30 +80,37 @@ def report(sentence, cells, kinds):
         f"A cell: ΔJ, ΔH̄ (nats an episode) of {STEPS} steps, η = {STEP_SIZE}, and in brackets the mean share of the"
         " tokens that each intervention touched. On a first and only inner step a ratio clip touches nothing.",
     ]
-    wrong = [
-        f"- {key}: {cell.get('error') or cell['not_finite']}" for key, cell in cells.items() if not is_finite(cell)
-    ]
+    wrong = {key: cell.get("error") or ", ".join(cell["not_finite"]) for key, cell in cells.items()}
+    wrong = [f"- {key}: {what}" for key, what in wrong.items() if what]
     lines += ["", *wrong] if wrong else []
     for mode in MODES:
-        lines += ["", f"## {mode.capitalize()}", "", f"| method | {' | '.join(kinds)} |", "|" + " --- |" * 5]
+        lines += [
+            "",
+            f"## {mode.capitalize()}",
+            "",
+            f"| method | {' | '.join(kinds)} |",
+            "|" + " --- |" * (1 + len(kinds)),
+        ]
         for name in METHODS:
             row = [words(cells[f"{name}, {kind}, {mode}"]) for kind in kinds]
             lines.append(f"| `{name}` | {' | '.join(row)} |".replace("-", "−"))
     return "\n".join(lines) + "\n"
 
 
-def main():
+def main(names):
     kinds, cells, start = problems(), {}, time.perf_counter()
+    path = ROOT / "figures" / "every_method.json"
+    known = json.loads(path.read_text("utf-8"))["cells"] if names else {}
     total = len(METHODS) * len(kinds) * len(MODES)
     for name in METHODS:
         for kind, problem in kinds.items():
             for mode in MODES:
-                cells[f"{name}, {kind}, {mode}"] = run(name, mode, problem)
+                key = f"{name}, {kind}, {mode}"
+                cells[key] = run(name, mode, problem) if not names or name in names else known[key]
         jax.clear_caches()  # a compiled run takes some 20 MB
         print(f"\r{len(cells)} of {total}, {time.perf_counter() - start:.0f} s: {name:28}", end="", file=sys.stderr)
     print(file=sys.stderr)
-    finite = sum(map(is_finite, cells.values()))
-    raised = sum("error" in cell for cell in cells.values())
+    finite, raised = sum(map(is_finite, cells.values())), sum("error" in cell for cell in cells.values())
     sentence = (
         f"{finite} of {total} runs are finite ({len(METHODS)} methods × {len(kinds)} kinds of problem × "
         f"{len(MODES)} modes, {STEPS} steps each); {raised} raised, {total - finite - raised} ended in NaN or ±∞."
@@ -112,10 +118,9 @@ def main():
     print(sentence)
     config = {"steps": STEPS, "step_size": STEP_SIZE, "groups": GROUPS, "spread": SPREAD, "checked": CHECKED}
     config["problems"] = {kind: repr(problem) for kind, problem in kinds.items()}
-    text = json.dumps({**config, "sentence": sentence, "cells": cells}, indent=0, ensure_ascii=False)
-    (ROOT / "figures" / "every_method.json").write_text(text + "\n", "utf-8")
-    (ROOT / "figures" / "every_method.md").write_text(report(sentence, cells, kinds), "utf-8")
+    path.write_text(json.dumps({**config, "sentence": sentence, "cells": cells}, ensure_ascii=False) + "\n", "utf-8")
+    path.with_suffix(".md").write_text(report(sentence, cells, kinds), "utf-8")
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -7,6 +7,7 @@ up to those of the batch. A mask without tokens gives weights of 0, never 0/0. N
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
 import jax.numpy as jnp
@@ -23,6 +24,9 @@ class Aggregation(Protocol):
     def __call__(self, mask: Float[Array, "E T"], share: Float[Array, " E"] | None = None) -> Float[Array, "E T"]:
         """The weight of every token of E episodes."""
 
+    def of_visits(self, mean_length: Array, longest: Callable[[], int]) -> Number:
+        """The weight of one visit where visits are counted, not episodes (of `longest` steps), in units of theirs."""
+
 
 @config
 class TokenMean:
@@ -36,6 +40,10 @@ class TokenMean:
     def __call__(self, mask: Float[Array, "E T"], share: Float[Array, " E"] | None = None) -> Float[Array, "E T"]:
         return _counted(mask, share) / _or(self.tokens, jnp.sum(_counted(mask, share)))
 
+    def of_visits(self, mean_length: Array, longest: Callable[[], int]) -> Number:
+        """1/E|y|."""
+        return 1.0 / mean_length
+
 
 @config
 class TokenSum:
@@ -43,6 +51,10 @@ class TokenSum:
 
     def __call__(self, mask: Float[Array, "E T"], share: Float[Array, " E"] | None = None) -> Float[Array, "E T"]:
         return _counted(mask, share)
+
+    def of_visits(self, mean_length: Array, longest: Callable[[], int]) -> Number:
+        """1."""
+        return 1.0
 
 
 @config
@@ -56,6 +68,10 @@ class SequenceMeanTokenSum:
 
     def __call__(self, mask: Float[Array, "E T"], share: Float[Array, " E"] | None = None) -> Float[Array, "E T"]:
         return _counted(mask, share) / _or(self.sequences, _episodes(mask, share))
+
+    def of_visits(self, mean_length: Array, longest: Callable[[], int]) -> Number:
+        """1."""
+        return 1.0
 
 
 @config
@@ -76,6 +92,10 @@ class SequenceMeanTokenSumNorm:
         length = mask.shape[1] if self.length is None else self.length
         return _counted(mask, share) / _or(self.sequences, _episodes(mask, share)) / length
 
+    def of_visits(self, mean_length: Array, longest: Callable[[], int]) -> Number:
+        """1/F; a given F divides in the call."""
+        return 1.0 / longest() if self.length is None else 1.0
+
 
 @config
 class SequenceMeanTokenMean:
@@ -89,6 +109,10 @@ class SequenceMeanTokenMean:
     def __call__(self, mask: Float[Array, "E T"], share: Float[Array, " E"] | None = None) -> Float[Array, "E T"]:
         length = jnp.maximum(jnp.sum(mask, -1, keepdims=True), 1.0)
         return _counted(mask, share) / length / _or(self.sequences, _episodes(mask, share))
+
+    def of_visits(self, mean_length: Array, longest: Callable[[], int]) -> Number:
+        """1/E|y|: exact where all episodes are as long."""
+        return 1.0 / mean_length
 
 
 def check_denominator(name: str, value: Number | None) -> None:

@@ -43,7 +43,8 @@ class Covariances(NamedTuple):
                 decide everything that happens it is Σ_x w_x Cov(log π(y|x), R(y)), y the episode from x
     normalised  Σ_x w_x Cov(log π(y|x)/|y|, R(y)): the same, normalised by length; NaN where lengths have no end
     token       mean of (log π − mean log π)(A − mean A) over all tokens, A = R − V(x) for every token of y: equation 10
-                of Cui et al. 2025 in a batch without end
+                of Cui et al. 2025 in a batch without end. Under natural PG −η times it is the first order of the change
+                of H̄/E|y|, the mean entropy of a token
     """
 
     action: Float[Array, ""]

@@ -52,10 +52,14 @@ def test_a_run_that_raises_is_a_cell_that_says_so():
     assert every_method.words(cell) == "InputError"
 
 
-def test_a_number_that_is_not_finite_is_named():
-    cell = {"not_finite": ["kl"], "dJ": 0.0, "dH": 0.0, "selected": [0.25]}
-    assert not every_method.is_finite(cell)
-    assert every_method.words(cell) == "+0.000, +0.000 (25%), not finite: kl"
+def test_what_is_not_finite_is_said_on_top_of_the_tables():
+    good = {"not_finite": [], "dJ": 0.5, "dH": -0.25, "selected": [0.25]}
+    cells = {f"{name}, bandit, {mode}": good for name in every_method.METHODS for mode in every_method.MODES}
+    cells["kl_cov, bandit, exact"] = {"not_finite": ["kl"], "dJ": 0.0, "dH": None, "selected": []}
+    page = every_method.report("", cells, ["bandit"])
+    assert "\n- kl_cov, bandit, exact: kl\n" in page
+    assert "| `kl_cov` | not finite |" in page
+    assert "| `grpo` | +0.500, −0.250 (25%) |" in page
 
 
 def test_the_slope_of_a_power_law_is_its_power():

@@ -66,9 +66,7 @@ def test_every_method_makes_a_sound_step_on_all_responses(name):
 
 @pytest.mark.parametrize("world", ["discounted", "time-limited"])
 @pytest.mark.parametrize("mode", ["exact", "sampled"])
-@pytest.mark.parametrize(
-    "name", ["ppo", "dapo", "clip_cov", "aepo", "luffy", "prime", "trpo", "majority_reward", "prorl"]
-)
+@pytest.mark.parametrize("name", ["ppo", "qae", "dapo", "clip_cov", "aepo", "luffy", "prime", "trpo", "prorl"])
 def test_one_method_with_each_kind_of_part_makes_a_sound_step_in_an_mdp(name, world, mode):
     is_sound(name, world, mode)
 

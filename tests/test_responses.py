@@ -119,6 +119,27 @@ def test_many_samples_tend_to_the_push_over_all_responses(advantage, aggregation
     np.testing.assert_array_less(np.abs(steps.mean(0) - exact), 4.0 * error + bias)
 
 
+AGGREGATIONS = [
+    SUM,
+    TokenMean(),
+    SequenceMeanTokenMean(),
+    SequenceMeanTokenSumNorm(),
+    SequenceMeanTokenSumNorm(length=2.0),
+]
+
+
+@pytest.mark.parametrize("aggregation", AGGREGATIONS, ids=str)
+def test_counting_visits_agrees_with_listing_episodes_of_one_length(aggregation):
+    """An MDP does not list its episodes; where all last two steps, each aggregation must come to the same."""
+    problem = TokenTree(lambda y: y[0] * y[1] / 4.0, vocabulary=3, depth=2)
+    policy = softmax(jnp.asarray(np.random.default_rng(6).standard_normal(problem.shape)))
+    steps = []
+    for advantage in (None, REINFORCE()):
+        tokens = Exact(advantage, aggregation=aggregation)(None, problem, policy)
+        steps.append(gradient(tokens, plain_push(tokens, problem.shape), policy))
+    np.testing.assert_allclose(*steps, rtol=0, atol=1e-15)
+
+
 @pytest.mark.parametrize("world", ["bandit", "tree", "discounted", "time-limited"])
 def test_what_is_to_go_is_what_is_ahead_and_to_go_from_there(world):
     problem, values = worlds()[world], jnp.asarray(np.random.default_rng(5).standard_normal(6))

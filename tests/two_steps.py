@@ -17,6 +17,9 @@ class TwoSteps(Problem):
 
     rewards: np.ndarray = field(default_factory=lambda: REWARDS)
 
+    def __repr__(self):
+        return "TwoSteps()"
+
     @property
     def start(self):
         return np.array([1.0, 0.0])

@@ -156,7 +156,7 @@ def unbiased(outcomes: Outcomes) -> Float[Array, " E"]:
 
 
 def group_quantile(outcomes: Outcomes, values: Float[Array, " E"], level: Any) -> Float[Array, " E"]:
-    """The smallest value v of each group with P(value ≤ v) ≥ level."""
+    """The smallest value v of each group with P(value ≤ v) ≥ level; 0 for a group of weight 0."""
     count = values.shape[0]
     counted = (outcomes.weight > 0.0).astype(values.dtype)
     weight = jnp.where(jnp.isinf(outcomes.size), outcomes.weight, counted)
@@ -165,7 +165,8 @@ def group_quantile(outcomes: Outcomes, values: Float[Array, " E"], level: Any) -
     _, below = jax.lax.associative_scan(_add_within, (group, weight))
     total = jax.ops.segment_sum(weight, group, count)[group]
     reached = (weight > 0.0) & (below >= level * total * (1.0 - 32.0 * jnp.finfo(values.dtype).eps))
-    return jax.ops.segment_min(jnp.where(reached, value, jnp.inf), group, count)[outcomes.group]
+    smallest = jax.ops.segment_min(jnp.where(reached, value, jnp.inf), group, count)
+    return jnp.where(jnp.isfinite(smallest), smallest, 0.0)[outcomes.group]
 
 
 def _add_within(left: Any, right: Any) -> Any:

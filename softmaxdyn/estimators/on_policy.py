@@ -120,9 +120,12 @@ class Exact(OnPolicy):
         )
 
     def pairs(self, problem: Problem, policy: Policy, actor: Policy) -> tuple[Episode, Float[Array, " E"]]:
-        """(every pair as an episode of one token, d(s) π(a|s))."""
+        """(every pair as an episode of one token, d(s) π(a|s) in the units of the aggregation)."""
         state, action = (jax.lax.broadcasted_iota(jnp.int32, problem.shape, axis).reshape(-1, 1) for axis in (0, 1))
-        weight = problem.visits(actor.prob)[:, None] * floored_prob(actor)
+        visits = problem.visits(actor.prob)
+        length = jnp.sum(visits) / jnp.asarray(problem.episodes_at_once, visits.dtype)
+        longest = lambda: jax.eval_shape(problem.rollout, jax.random.key(0), policy.logits).state.shape[0]  # noqa: E731
+        weight = self.aggregation.of_visits(length, longest) * visits[:, None] * floored_prob(actor)
         reward = self.reward.expected(problem, policy).reshape(-1, 1)
         return Episode(state, action, reward, jnp.ones(reward.shape, bool)), weight.ravel()
 
