@@ -8,7 +8,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 SCRIPTS = [
     *("accuracy.py", "bound.py", "sharing.py", "episodes.py", "every_method.py"),
-    *("benchmarks/first_result.py", "benchmarks/worlds.py"),
+    *("benchmarks/first_result.py", "benchmarks/worlds.py", "benchmarks/performance.py"),
     "readme.py",  # quotes the others
 ]
 
