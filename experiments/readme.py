@@ -57,7 +57,7 @@ def sharing() -> str:
 
 
 def performance() -> str:
-    """ns per state · action · step of the sweep engine and of what else one could type, from figures/performance.json."""
+    """ns per state · action · step of the engine and of what else one could type, from figures/performance.json."""
     found = json.loads((ROOT / "figures" / "performance.json").read_text("utf-8"))
     lines = ["| 1024 bandits of 10 arms, one core | float64 | float32 |", "| --- | --- | --- |"]
     lines += [f"| {name} | {ns:.1f} ns | {found['float32'][name]:.1f} ns |" for name, ns in found["float64"].items()]
