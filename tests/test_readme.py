@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from softmaxdyn.sweeps.spec import read_spec
+
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "README.md").read_text()
 SPEC = importlib.util.spec_from_file_location("readme", ROOT / "experiments" / "readme.py")
@@ -34,3 +36,11 @@ def test_every_local_link_leads_somewhere():
 def test_the_tables_are_those_of_the_recorded_figures():
     tables = {found[2]: found[3] for found in readme.TABLE.finditer(TEXT)}
     assert tables == {name: write() for name, write in readme.TABLES.items()}
+
+
+def test_the_sweep_is_one_that_can_be_read(tmp_path):
+    (spec,) = re.findall(r"```toml\n(.*?)```", TEXT, re.DOTALL)
+    (tmp_path / "grid.toml").write_text(spec)
+    plan = read_spec(tmp_path / "grid.toml")
+    assert len(plan.cells) == 2 * (2 * 2 + 1)
+    assert plan.num_runs == 20 * len(plan.cells)
