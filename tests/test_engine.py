@@ -16,7 +16,9 @@ from softmaxdyn.problems.setting import Setting
 from softmaxdyn.results import visit_mean
 from softmaxdyn.sweeps import rows
 from softmaxdyn.sweeps.engine import Engine, families
+from softmaxdyn.sweeps.loop import execute
 from softmaxdyn.sweeps.plan import Cell, Plan
+from softmaxdyn.sweeps.spec import read_spec
 from tests.worlds import BEFORE, worlds
 
 STEPS, EVERY = 11, 3
@@ -164,3 +166,26 @@ def test_two_devices_give_the_bits_of_one():
     assert found["pg 1"] == found["pg 2"]
     assert found["kl_cov 1"] == found["kl_cov 2"]
     assert found["pg 1"] != found["kl_cov 1"]
+
+
+class Stopped(Exception):
+    """What a person does in the middle of a sweep."""
+
+
+def test_a_sweep_that_was_stopped_goes_on_to_the_same_bits(tmp_path):
+    spec = 'steps = 30\nevery = 4\nproblem = ["mei", "mirror"]\n[[method]]\nname = "pg"\nstep_size = [0.1, 0.4]\n'
+    (tmp_path / "spec.toml").write_text(spec + '[[method]]\nname = "pg"\nupdate = "npg"\n')
+    plan = read_spec(tmp_path / "spec.toml")
+
+    def stop(progress):
+        if progress.runs == 6:  # the first family is done, and the second has begun
+            raise Stopped
+
+    whole = execute(plan, tmp_path / "whole")
+    with pytest.raises(Stopped):
+        execute(plan, tmp_path / "stopped", progress=stop)
+    assert len(list((tmp_path / "stopped" / "blocks").iterdir())) == 1
+    rest = execute(plan, tmp_path / "stopped")
+    assert (rest.kept, rest.computed) == (1, 1)
+    assert rest.table.read_bytes() == whole.table.read_bytes()
+    assert rest.summary.read_bytes() == whole.summary.read_bytes()
