@@ -171,6 +171,21 @@ def test_natural_pg_moves_the_trajectory_entropy_by_the_sequence_covariance(end)
 
 
 @ENDS
+def test_natural_pg_moves_the_mean_token_entropy_by_the_token_covariance(end):
+    logits, _ = drawn(3, end)
+
+    @compiled
+    def token_entropy(z):
+        policy = softmax(z)
+        return trajectory_entropy(tree(end), policy) / jnp.sum(tree(end).visits(policy.prob))
+
+    policy = softmax(jnp.asarray(logits))
+    gain = centred(policy, tree(end).action_values(policy.prob))
+    _, slope = jax.jvp(token_entropy, (jnp.asarray(logits),), (gain,))
+    np.testing.assert_allclose(-slope, covariances_of(tree(end), logits).token, rtol=1e-12, atol=1e-14)
+
+
+@ENDS
 def test_a_sampled_batch_has_the_token_covariance(end):
     logits, _ = drawn(5, end)
     policy = softmax(jnp.asarray(logits))
