@@ -1,0 +1,97 @@
+"""The ledger and its claims as pages of Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from softmaxdyn.ledger.findings import VERDICTS
+
+
+def page(record: Mapping[str, Any]) -> str:
+    """The page of a claim: verdict, picture, numbers, how it was tried, where it stops, what it means."""
+    name = record["id"]
+    parts = [f"# {name}: {record['statement']}", headline(record)]
+    if record["figure"]:
+        parts.append(f"![The figure of {name}]({name}.png)")
+    if record["statistics"]:
+        parts.append(_statistics(record["statistics"]))
+    parts += [f"## How it was tried\n\n{record['experiment']}", f"Threshold, fixed in advance: {record['threshold']}."]
+    for heading, word in (("Where it stops", "boundary"), ("For someone who trains a model", "meaning")):
+        if record[word]:
+            parts.append(f"## {heading}\n\n{record[word]}")
+    numbers = f"numbers: [{name}.csv]({name}.csv); " if record["numbers"] else ""
+    parts.append(f"Source: {record['source']}; {numbers}remade by `softmaxdyn reproduce {name}`.")
+    return "\n\n".join(parts) + "\n"
+
+
+def headline(record: Mapping[str, Any]) -> str:
+    """The verdict first, then the counterexample where there is one, then what was found."""
+    condition = f" {record['only_when']}" if record["verdict"] == "holds only when" else ""
+    reason = f" {record['cannot']}" if record["cannot"] else ""
+    found = [f"**{record['verdict']}{condition}.**{reason}"]
+    if record["counterexample"]:
+        found.append(f"Counterexample: {record['counterexample']}")
+    return " ".join([*found, record["says"]]).strip()
+
+
+def ledger(records: Sequence[Mapping[str, Any]]) -> str:
+    """The table of all claims; each id leads to its page."""
+    counts = [f"{sum(record['verdict'] == each for record in records)} {each}" for each in VERDICTS]
+    lines = [
+        "# The ledger",
+        "",
+        f"{len(records)} claims: {', '.join(count for count in counts if not count.startswith('0 '))}.",
+        "",
+        "| | claim | verdict | deciding statistic [95 % interval], wanted | source |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for record in records:
+        deciding = [text(each) for each in record["statistics"] if each["deciding"]]
+        condition = f" {record['only_when']}" if record["verdict"] == "holds only when" else ""
+        verdict = f"**{record['verdict']}**{condition}"
+        link = f"[{record['id']}](claims/{record['id']}.md)"
+        cells = [link, record["statement"], verdict, "; ".join(deciding) or record["cannot"], record["source"]]
+        lines.append(f"| {' | '.join(cell.replace('|', '∣') for cell in cells)} |")
+    made = records[0]["made_by"] if records else {}
+    lines += ["", f"Made by softmaxdyn {made.get('softmaxdyn')}, {made.get('size')} size: `softmaxdyn reproduce`."]
+    return "\n".join(lines) + "\n"
+
+
+def text(statistic: Mapping[str, Any]) -> str:
+    """name = value [low, high], wanted range."""
+    return f"{statistic['name']} = {number(statistic)} (wanted {wanted(statistic)})"
+
+
+def number(statistic: Mapping[str, Any]) -> str:
+    """value [low, high], the interval where there are seeds."""
+    value, low, high = (_short(statistic[part]) for part in ("value", "low", "high"))
+    return f"{value} [{low}, {high}]" if statistic["seeds"] else value
+
+
+def wanted(statistic: Mapping[str, Any]) -> str:
+    """The range, in words."""
+    low, high = statistic["at_least"], statistic["at_most"]
+    if low is None and high is None:
+        return "nothing"
+    if high is None:
+        return f"≥ {_short(low)}"
+    return f"≤ {_short(high)}" if low is None else f"{_short(low)} … {_short(high)}"
+
+
+def _short(x: float | int | None) -> str:
+    return "none" if x is None else f"{x:.4g}".replace("-", "−")
+
+
+def _statistics(statistics: Sequence[Mapping[str, Any]]) -> str:
+    lines = ["| statistic | value [95 % interval] | wanted | seeds | decides |", "| --- | --- | --- | --- | --- |"]
+    for each in statistics:
+        cells = [
+            each["name"],
+            number(each),
+            wanted(each),
+            str(each["seeds"] or "–"),
+            "yes" if each["deciding"] else "no",
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
