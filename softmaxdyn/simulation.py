@@ -146,9 +146,9 @@ def step(
     inner_steps: int = 1,
 ) -> tuple[Float[Array, "S A"], Algorithm, Float[Array, " I"]]:
     """One outer step: (δ, the algorithm for the next step, share of the tokens touched by each intervention)."""
-    draw, keys = (None, None) if key is None else (jax.random.fold_in(key, 0), jax.random.split(key, inner_steps))
-    tokens = algorithm.estimator(draw, problem, policy)
-    inner_keys = keys if getattr(algorithm.estimator, "draws", True) else None
+    keys = None if key is None else jax.random.split(key, inner_steps + 1)
+    tokens = algorithm.estimator(None if keys is None else keys[0], problem, policy)
+    inner_keys = keys[1:] if keys is not None and getattr(algorithm.estimator, "draws", True) else None
 
     def inner(carry: Any, inner_key: Any, first: Policy | None = None) -> tuple[Any, None]:
         delta, update, selected = carry

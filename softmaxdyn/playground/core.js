@@ -446,7 +446,7 @@ const Core = (() => {
     for (let inner = 0; inner < run.inner; inner++) {
       const now = inner === 0 ? policy : softmax(logits.map((z, a) => z + delta[a]));
       const current = under(tokens, now);
-      const key = drawn ? derive(derive(seedKey(run.seed), t), inner) : null;
+      const key = drawn ? derive(derive(seedKey(run.seed), t), inner + 1) : null;
       const pushed = gradient(chain, key, current, now);
       const move = bounded(update(pushed.gradient, now, run.stepSize));
       delta = delta.map((x, a) => x + move[a]);
@@ -496,8 +496,8 @@ const Core = (() => {
   }
 
   return {
-    METHODS, softmax, centred, decompose, stepped, divergence, covariance, contributions, proposition1, lemma1, theorem1,
-    theorem2, sampleEffect, remainderBound, certifiedStepSize, threefry, uniform, drawActions, exactTokens,
+    METHODS, softmax, centred, decompose, stepped, divergence, covariance, contributions, proposition1, lemma1,
+    theorem1, theorem2, sampleEffect, remainderBound, certifiedStepSize, threefry, uniform, drawActions, exactTokens,
     populationTokens, sampledTokens, under, gradient, vanilla, natural, step, observe, next, simulate, fitLaw,
   };
 })();

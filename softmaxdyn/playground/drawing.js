@@ -134,10 +134,15 @@ const Drawing = (() => {
   const move = (t, v) => [t.side * (v[2] + v[0] / 2), -t.height * v[0]];
   const kindsOf = (arrows) => [["pg", false], ["npg", true]].filter(([name]) => arrows === "both" || arrows === name);
 
+  /** How far one can go from p along v and stay inside the triangle. */
+  const reach = (p, v) => Math.min(...p.map((value, a) => (v[a] < 0 ? value / -v[a] : Infinity)));
+
   function arrowField(g, t, scene, colours) {
     const n = 9;
     const spots = [];
-    for (let i = 0; i < n; i++) for (let j = 0; j < n - i; j++) spots.push([i, j, n - 1 - i - j].map((k) => (k + 1 / 3) / n));
+    for (let i = 0; i < n; i++) {
+      for (let j = 0; j < n - i; j++) spots.push([i, j, n - 1 - i - j].map((k) => (k + 1 / 3) / n));
+    }
     const cell = (0.8 * t.side) / n;
     g.globalAlpha = 0.7;
     for (const [name, natural] of kindsOf(scene.arrows)) {
@@ -228,9 +233,10 @@ const Drawing = (() => {
     g.stroke();
     if (scene.reference) cross(g, place(t, scene.reference), colours.reference);
     for (const [name, natural] of kindsOf(scene.arrows)) {
-      const v = move(t, velocity(row.policy, scene.rewards, natural));
-      const length = Math.hypot(...v);
-      if (length > 0) arrow(g, now, v.map((x) => (46 * x) / length), colours[name], 3, natural);
+      const v = velocity(row.policy, scene.rewards, natural);
+      const [dx, dy] = move(t, v);
+      const length = Math.min(46 / Math.hypot(dx, dy), reach(row.policy.prob, v));
+      if (length > 0) arrow(g, now, [length * dx, length * dy], colours[name], 3, natural);
     }
     disc(g, place(t, row.after.prob), 5, null, colours.now);
     disc(g, now, 8, colours.now, colours.paper);
@@ -254,8 +260,10 @@ const Drawing = (() => {
   }
 
   const tickText = (x) => {
-    const text = Math.abs(x) < 1e-12 ? "0" : Math.abs(x) >= 1e-3 && Math.abs(x) < 1e5 ? String(Number(x.toPrecision(4))) : x.toExponential(0);
-    return text.replace("-", "−");
+    const size = Math.abs(x);
+    if (size < 1e-12) return "0";
+    const text = size >= 1e-3 && size < 1e5 ? String(Number(x.toPrecision(4))) : x.toExponential(0);
+    return text.replaceAll("-", "−");
   };
 
   function frame(g, box, xs, ys, colours, names) {
@@ -297,7 +305,8 @@ const Drawing = (() => {
     const { g, width, height } = surface(canvas, (w) => Math.min(0.62 * w, 300));
     const box = { left: 62, top: 24, width: width - 76, height: height - 64 };
     const all = [...lines.filter((line) => !line.dash), ...marks.map((m) => ({ x: [m.x], y: [m.y] }))];
-    const xs = span(all.flatMap((line) => line.x), steps ? 0.5 : 1e-4);
+    const across = all.flatMap((line) => line.x);
+    const xs = steps ? [0, Math.max(10, ...across)] : span(across, least);
     const scale = frame(g, box, xs, span(all.flatMap((line) => line.y), least), colours, names);
     g.save();
     g.beginPath();
@@ -306,7 +315,8 @@ const Drawing = (() => {
     lines.forEach((line) => polyline(g, scale, { ...line, colour: colours[line.colour] }));
     g.restore();
     for (const mark of marks) {
-      disc(g, [scale.x(mark.x), scale.y(mark.y)], 5, mark.open ? null : colours.now, mark.open ? colours.now : colours.paper);
+      const [fill, edge] = mark.open ? [null, colours.now] : [colours.now, colours.paper];
+      disc(g, [scale.x(mark.x), scale.y(mark.y)], 5, fill, edge);
     }
   }
 

@@ -24,7 +24,7 @@
   let playing = false;
   let pending = false;
   let lastStep = 0;
-  let written = null;
+  let known = null; // the fragment that the state came from, or went to
   let arms = []; // the cells of each row of the table of arms
   let shownWords = "";
   const timers = {};
@@ -39,7 +39,8 @@
   function shown(x, digits = 5) {
     if (!Number.isFinite(x)) return x === Infinity ? "∞" : "—";
     const size = Math.abs(x);
-    const text = size !== 0 && (size < 1e-4 || size >= 1e6) ? x.toExponential(digits - 2) : x.toPrecision(digits);
+    if (size === 0) return "0";
+    const text = size < 1e-4 || size >= 1e6 ? x.toExponential(digits - 2) : x.toPrecision(digits);
     return text.replaceAll("-", "−");
   }
 
@@ -143,12 +144,22 @@
   // The URL
 
   function writeUrl() {
-    written = State.write(state);
-    try {
-      history.replaceState(null, "", written);
-    } catch {
-      location.hash = written;
+    if (location.hash !== known) {
+      followUrl(); // a link was pasted a moment ago: it wins
+      return;
     }
+    try {
+      history.replaceState(null, "", State.write(state));
+    } catch {
+      location.hash = State.write(state);
+    }
+    known = location.hash;
+  }
+
+  function followUrl() {
+    if (location.hash === known) return;
+    known = location.hash;
+    load(known);
   }
 
   function load(fragment, kept = {}) {
@@ -193,7 +204,8 @@
     const regions = State.CHOICES.region.map((key) =>
       [key, key.startsWith("arm") ? word("region_arm", { arm: key.slice(3) }) : word(`region_${key}`)]);
     options($("region"), regions, state.region);
-    options($("count"), Array.from({ length: State.MOST_ARMS - 1 }, (_, i) => [String(i + 2), String(i + 2)]), String(state.logits.length));
+    const counts = Array.from({ length: State.MOST_ARMS - 1 }, (_, i) => [String(i + 2), String(i + 2)]);
+    options($("count"), counts, String(state.logits.length));
     $("lang").value = language();
     $("fit").checked = state.fit === "on";
     setText($("about"), word(`about_${state.method}`));
@@ -204,9 +216,11 @@
   }
 
   function showFields() {
-    for (const element of document.querySelectorAll("[data-group]")) element.hidden = !Core.METHODS[state.method].group;
-    for (const element of document.querySelectorAll("[data-sampled]")) element.hidden = !sampled();
-    for (const element of document.querySelectorAll("[data-own]")) element.hidden = !(element.dataset.own in state.numbers);
+    const show = (selector, wanted) =>
+      document.querySelectorAll(selector).forEach((each) => (each.hidden = !wanted(each)));
+    show("[data-group]", () => Core.METHODS[state.method].group);
+    show("[data-sampled]", sampled);
+    show("[data-own]", (each) => each.dataset.own in state.numbers);
     $("set-reference").hidden = state.method !== "reference_kl";
     $("clear-reference").hidden = state.method !== "reference_kl" || !state.reference;
     for (const name of FIELDS) settle($(name), state[name]);
@@ -227,9 +241,9 @@
   /** A text field of a number: applied while typing when it can be read, else marked; put back when left. */
   function bind(input, limitsOf, valueOf, apply) {
     input.addEventListener("input", () => {
-      const limits = limitsOf();
-      const value = State.readNumber(input.value, limits);
-      const fault = value === null ? word(limits[2] ? "bad_whole" : "bad_field", { low: limits[0], high: limits[1] }) : apply(value);
+      const [low, high, whole] = limitsOf();
+      const value = State.readNumber(input.value, [low, high, whole]);
+      const fault = value === null ? word(whole ? "bad_whole" : "bad_field", { low, high }) : apply(value);
       if (fault) input.setAttribute("aria-invalid", "true");
       else input.removeAttribute("aria-invalid");
       complain(fault || "");
@@ -307,25 +321,27 @@
   function signedCell(name) {
     const fill = element("i");
     const text = element("span", { "data-name": name });
-    return { cell: element("td", {}, element("span", { class: "signed", "aria-hidden": "true" }, fill), text), fill, text };
+    const bar = element("span", { class: "signed", "aria-hidden": "true" }, fill);
+    return { cell: element("td", {}, bar, text), fill, text };
   }
 
   function armRow(a) {
     const label = { arm: a + 1 };
-    const bar = element("div", {
-      class: "bar", role: "slider", tabindex: "0", "aria-valuemin": "0", "aria-valuemax": "1", "aria-label": word("pi_of", label),
-    }, element("i"), element("b"));
-    const pi = element("input", { inputmode: "decimal", autocomplete: "off", "aria-label": word("pi_of", label) });
-    const reward = element("input", { inputmode: "decimal", autocomplete: "off", "aria-label": word("reward_of", label) });
+    const slider = { class: "bar", role: "slider", tabindex: "0", "aria-valuemin": "0", "aria-valuemax": "1" };
+    const bar = element("div", { ...slider, "aria-label": word("pi_of", label) }, element("i"), element("b"));
+    const field = { inputmode: "decimal", autocomplete: "off" };
+    const pi = element("input", { ...field, "aria-label": word("pi_of", label) });
+    const reward = element("input", { ...field, "aria-label": word("reward_of", label) });
     const numbers = Object.fromEntries(
       ["advantage", "delta", "after", "logit", "drawn"].map((name) => [name, element("td", { "data-name": name })]));
     const contribution = signedCell("contribution");
     const effect = signedCell("effect");
     numbers.drawn.dataset.sampled = "";
-    const row = element("tr", {}, element("th", { scope: "row" }, String(a + 1)), element("td", {}, bar), element("td", {}, pi),
-      element("td", {}, reward), contribution.cell, effect.cell, ...Object.values(numbers));
+    const edited = [bar, pi, reward].map((each) => element("td", {}, each));
+    const head = element("th", { scope: "row" }, String(a + 1));
+    const row = element("tr", {}, head, ...edited, contribution.cell, effect.cell, ...Object.values(numbers));
     bindBar(bar, a);
-    bind(pi, () => [1e-6, 1 - 1e-6], () => shown(last().policy.prob[a]), (p) => setProbability(a, p, 6));
+    bind(pi, () => [1e-6, 1 - 1e-6], () => shown(last().policy.prob[a], 4), (p) => setProbability(a, p, 6));
     bind(reward, () => State.LIMITS.reward, () => state.rewards[a], (r) => {
       state.rewards = state.rewards.map((old, b) => (b === a ? r : old));
       restart();
@@ -370,7 +386,7 @@
       arm.bar.setAttribute("aria-valuenow", p.toFixed(4));
       arm.bar.setAttribute("aria-valuetext", shown(p));
       arm.pi.dataset.value = String(p);
-      if (document.activeElement !== arm.pi) arm.pi.value = shown(p);
+      if (document.activeElement !== arm.pi) arm.pi.value = shown(p, 4);
       showSigned(arm.contribution, 0 - row.contributions[a], parts);
       showSigned(arm.effect, row.effects[a], effects);
       setNumber(arm.advantage, row.advantage[a], 4);
@@ -384,7 +400,11 @@
   // The other numbers
 
   const STRONG = ["entropy", "change", "remainder"];
-  const quantity = (row, name) => (name === "entropy" ? row.policy.entropy : name === "lemma1" ? 0 - row.covariance : row[name]);
+
+  function quantity(row, name) {
+    if (name === "entropy") return row.policy.entropy;
+    return name === "lemma1" ? 0 - row.covariance : row[name];
+  }
 
   function buildNumbers() {
     $("numbers").tBodies[0].replaceChildren(...QUANTITIES.map((name) =>
@@ -410,10 +430,12 @@
     const table = $("steps").querySelector("table");
     const stride = Math.ceil(rows.length / 40);
     const chosen = rows.filter((row, i) => i % stride === 0 || i === rows.length - 1);
-    table.tHead.replaceChildren(element("tr", {}, ...[word("axis_step"), ...names.map((name) => word(name))].map((text) =>
-      element("th", { scope: "col" }, text))));
-    table.tBodies[0].replaceChildren(...chosen.map((row) =>
-      element("tr", {}, element("th", { scope: "row" }, String(row.t)), ...names.map((name) => element("td", {}, shown(quantity(row, name)))))));
+    const heads = [word("axis_step"), ...names.map((name) => word(name))];
+    table.tHead.replaceChildren(element("tr", {}, ...heads.map((head) => element("th", { scope: "col" }, head))));
+    table.tBodies[0].replaceChildren(...chosen.map((row) => {
+      const cells = names.map((name) => element("td", {}, shown(quantity(row, name))));
+      return element("tr", {}, element("th", { scope: "row" }, String(row.t)), ...cells);
+    }));
   }
 
   function showPath() {
@@ -422,7 +444,8 @@
     const returns = kept.map((row) => row.expectedReturn);
     const lines = [{ x: entropies, y: returns, colour: "now", width: 2 }];
     const law = state.fit === "on" ? Core.fitLaw(entropies, returns) : null;
-    setText($("fit-text"), state.fit !== "on" ? "" : law ? word("fit_text", { a: shown(law.a), b: shown(law.b) }) : word("fit_none"));
+    const found = law ? word("fit_text", { a: shown(law.a), b: shown(law.b) }) : word("fit_none");
+    setText($("fit-text"), state.fit === "on" ? found : "");
     if (law) {
       const most = Math.log(state.logits.length);
       const x = Array.from({ length: 80 }, (_, i) => (most * i) / 79);
@@ -430,7 +453,7 @@
     }
     const end = kept.length - 1;
     const marks = [{ x: entropies[0], y: returns[0], open: true }, { x: entropies[end], y: returns[end] }];
-    Drawing.drawPlot($("path"), { lines, marks, names: ["H", "J"], least: 1e-3 });
+    Drawing.drawPlot($("path"), { lines, marks, names: ["H", "J"], least: 0.02 });
   }
 
   function showChanges() {
@@ -530,7 +553,9 @@
   }
 
   function bindControls() {
-    for (const name of ["method", "mode"]) $(name).addEventListener("change", (event) => choose(name, event.target.value));
+    for (const name of ["method", "mode"]) {
+      $(name).addEventListener("change", (event) => choose(name, event.target.value));
+    }
     for (const name of ["region", "arrows", "lang", "theme"]) {
       $(name).addEventListener("change", (event) => look(name, event.target.value));
     }
@@ -540,9 +565,12 @@
       const fragment = EXAMPLES[event.target.value];
       if (fragment) load(fragment, { lang: state.lang, theme: state.theme });
     });
-    for (const name of FIELDS) bind($(name), () => State.LIMITS[name], () => state[name], (value) => setField(name, value));
+    for (const name of FIELDS) {
+      bind($(name), () => State.LIMITS[name], () => state[name], (value) => setField(name, value));
+    }
     for (const name of OWN) {
-      bind($(`n.${name}`), () => State.NUMBERS[state.method][name].limits, () => state.numbers[name], (value) => setOwn(name, value));
+      const limits = () => State.NUMBERS[state.method][name].limits;
+      bind($(`n.${name}`), limits, () => state.numbers[name], (value) => setOwn(name, value));
     }
     for (const id of ["steps", "code"]) $(id).addEventListener("toggle", changed);
   }
@@ -551,8 +579,9 @@
     bindSimplex($("simplex"));
     bindButtons();
     bindControls();
-    load(location.hash);
-    window.addEventListener("hashchange", () => location.hash !== written && load(location.hash));
+    known = location.hash;
+    load(known);
+    window.addEventListener("hashchange", followUrl);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", schedule);
     const watcher = new ResizeObserver(schedule);
     for (const id of ["simplex", "path", "changes"]) watcher.observe($(id).parentElement);

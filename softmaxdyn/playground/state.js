@@ -9,9 +9,9 @@ const State = (() => {
     logit: [-700, 700],
     reward: [-1e6, 1e6],
     stepSize: [0, 1e6],
-    inner: [1, 64, true],
-    groups: [1, 64, true],
-    size: [2, 64, true],
+    inner: [1, 16, true],
+    groups: [1, 32, true],
+    size: [2, 32, true],
     seed: [0, 4294967295, true],
     at: [0, 10000, true],
   };
@@ -203,7 +203,7 @@ const State = (() => {
     return `${wanted.filter((line) => typeof line === "string").join("\n")}\n`;
   }
 
-  return { LIMITS, NUMBERS, CHOICES, MOST_ARMS, defaults, numbersOf, readNumber, parse, write, consistent, runOf, python };
+  return { LIMITS, NUMBERS, CHOICES, MOST_ARMS, numbersOf, readNumber, parse, write, runOf, python };
 })();
 
 if (typeof module !== "undefined") module.exports = State;

@@ -1,0 +1,99 @@
+"""The notebooks: paired, without outputs; exercises that can be solved, and checks that say what is wrong.
+
+They are run from top to bottom by experiments/notebooks/run.py.
+"""
+
+import re
+import sys
+from pathlib import Path
+
+import nbformat
+import numpy as np
+import pytest
+
+FOLDER = Path(__file__).parents[1] / "experiments" / "notebooks"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _inside():
+    """What a notebook imports lies beside it."""
+    sys.path.insert(0, str(FOLDER))
+    yield
+    sys.path.remove(str(FOLDER))
+
+
+@pytest.fixture
+def exercises():
+    import exercises
+
+    return exercises
+
+
+SOURCES = sorted(FOLDER.glob("[0-9]_*.py"))
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)
+def test_a_notebook_is_that_of_its_source_and_holds_no_outputs(source):
+    import pair
+
+    text = source.with_suffix(".ipynb").read_text("utf-8")
+    assert text == pair.paired(source), "run experiments/notebooks/pair.py"
+    code = [cell for cell in nbformat.reads(text, as_version=4).cells if cell.cell_type == "code"]
+    assert all(cell.outputs == [] and cell.execution_count is None for cell in code)
+
+
+def test_seven_notebooks_have_three_to_five_exercises_each_and_one_solution_to_each(exercises):
+    from solutions import SOLUTIONS
+
+    asked = [re.findall(r'^check\("([\d.]+)"', source.read_text("utf-8"), re.M) for source in SOURCES]
+    assert [3 <= len(names) <= 5 for names in asked] == [True] * 7
+    assert sorted(name for names in asked for name in names) == sorted(exercises.CHECKS) == sorted(SOLUTIONS)
+
+
+def test_the_solutions_are_right(exercises, capsys):
+    from solutions import SOLUTIONS
+
+    for name, answer in SOLUTIONS.items():
+        exercises.check(name, answer)
+    assert capsys.readouterr().out.splitlines() == [f"{name}: right" for name in SOLUTIONS]
+
+
+WRONG = {
+    "1.1": (np.exp, "the policy of your logits it gives"),
+    "1.2": (lambda K, h: np.full(K, 1.0 / K), "for K = 2, the entropy it gives 0.693147; wanted 0.5"),
+    "1.3": (lambda K, p: np.log(K), "for K = 3, p = 0.2 it gives"),
+    "2.1": (lambda z, step: 0.0, "it gives 0.0; wanted"),
+    "2.2": (np.ones(4), "a constant step changes nothing at all"),
+    "2.3": (([0.0, 0.0, 1.0], [0.0, 0.0, 0.1]), "have one sign; try a larger step"),
+    "3.1": (lambda z, r, time: 0.0, "τ = 0.0 it gives 0.0"),
+    "3.2": (lambda z, A, b: 0.0, "for b = 1.0 it gives 0.000000"),
+    "3.3": ((np.zeros(4), [1.0, 0.0, 0.0, 0.0]), "wanted + and −"),
+    "4.1": (lambda p: p > 0.25, "right is"),
+    "4.2": (np.full(5, 0.2), "for 0 of 5 actions; wanted 4"),
+    "4.3": (1.0, "1 is not it"),
+    "5.1": (lambda rewards: rewards - rewards.mean(), "wanted"),
+    "5.2": (lambda p, right, wrong: right, "for w = 0.1, -1.0 it gives 0.1"),
+    "5.3": (100, "100 is not it"),
+    "6.1": (lambda log_prob, advantage: log_prob * advantage, "random tokens"),
+    "6.2": (lambda log_prob, old, score, beta: score, "for log π = -1.0, log π_old = -2.0: wanted -0.5"),
+    "6.3": (lambda least: least, "λ_min = 0.7"),
+    "7.1": (lambda a, b, H: -a, "H = 1.0 it gives"),
+    "7.2": (lambda inside, outside: 0.5, "for H₊ = 0.0, H₋ = 2.0: 0.50000; wanted 0.11920"),
+    "7.3": ((np.linspace(0, 2, 20), 1.0 - 0.1 * np.exp(np.linspace(0, 2, 20))), "wanted the line's lower"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_answer_is_told_what_is_wrong(exercises, capsys, name):
+    answer, reason = WRONG[name]
+    exercises.check(name, answer)
+    line = capsys.readouterr().out
+    assert line.startswith(f"{name}: not yet: ")
+    assert reason in line
+
+
+def test_an_answer_that_raises_and_none_at_all(exercises, capsys):
+    exercises.check("1.1", lambda p: 1 / 0)
+    exercises.check("1.1", None)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == ["1.1: not yet: it raises ZeroDivisionError: division by zero", "1.1: not answered yet"]
