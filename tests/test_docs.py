@@ -47,7 +47,7 @@ def test_a_docstring_keeps_its_columns_and_its_signs():
     spec = importlib.util.spec_from_file_location("docs_conf", FOLDER / "conf.py")
     conf = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(conf)
-    lines = ["|x| of `a|b` for z*.", "", "units   nats", "error   |y|"]
+    lines = ["|x| of `a|b` for z*.", "", "units   nats", "error   |y|", "", "More", "prose."]
     conf.as_laid_out(None, None, None, None, None, lines)
-    kept = ["", ".. code-block:: text", "", "   units   nats", "   error   |y|", ""]
-    assert lines == [r"\|x\| of ``a|b`` for z\*.", *kept]
+    columns = [".. code-block:: text", "", "   units   nats", "   error   |y|", ""]
+    assert lines == [r"\|x\| of \ ``a|b``\  for z\*.", "", *columns, "More prose.", ""]

@@ -57,7 +57,8 @@ def copy_ledger(source):
 
 def main(folder):
     source = folder / "source"
-    shutil.rmtree(source, ignore_errors=True)
+    for old in (source, folder / "html"):
+        shutil.rmtree(old, ignore_errors=True)
     shutil.copytree(HERE, source, ignore=shutil.ignore_patterns("__pycache__"))
     (source / "methods.md").write_text(methods_page(), "utf-8")
     (source / "commands.md").write_text(commands_page(), "utf-8")

@@ -21,19 +21,21 @@ nitpicky = False
 
 
 def as_laid_out(app, what, name, item, options, lines):
-    """A docstring is plain text in columns: its first paragraph is prose, the rest stays as it is laid out."""
-    end = next((number for number, line in enumerate(lines) if not line.strip()), len(lines))
-    first, rest = lines[:end], lines[end:]
-    while rest and not rest[0].strip():
-        rest = rest[1:]
-    kept = ["", ".. code-block:: text", "", *(f"   {line}" for line in rest), ""] if any(rest) else [""]
-    lines[:] = [_escaped(line) for line in first] + kept
+    """A docstring is plain text: paragraphs of prose, and columns or formulas that stay as they are laid out."""
+    paragraphs = [paragraph.split("\n") for paragraph in re.split(r"\n\s*\n", "\n".join(lines).strip("\n"))]
+    lines[:] = [line for paragraph in paragraphs for line in _as_markup(paragraph)]
 
 
-def _escaped(line):
-    parts = line.split("`")
+def _as_markup(paragraph):
+    if any(line.startswith(" ") or "   " in line for line in paragraph):
+        return [".. code-block:: text", "", *(f"   {line}" for line in paragraph), ""]
+    return [_escaped(" ".join(paragraph)), ""]
+
+
+def _escaped(text):
+    parts = text.split("`")
     prose = [re.sub(r"([\\*_|<>])", r"\\\1", part) for part in parts[::2]]
-    code = [f"``{part}``" for part in parts[1::2]]
+    code = [rf"\ ``{part}``\ " for part in parts[1::2]]  # letters may touch it
     return "".join(piece for pair in zip(prose, [*code, ""], strict=False) for piece in pair)
 
 
