@@ -58,9 +58,13 @@ def sharing() -> str:
 
 def performance() -> str:
     """ns per state · action · step of the engine and of what else one could type, from figures/performance.json."""
-    found = json.loads((ROOT / "figures" / "performance.json").read_text("utf-8"))
-    lines = ["| 1024 bandits of 10 arms, one core | float64 | float32 |", "| --- | --- | --- |"]
-    lines += [f"| {name} | {ns:.1f} ns | {found['float32'][name]:.1f} ns |" for name, ns in found["float64"].items()]
+    found = json.loads((ROOT / "figures" / "performance.json").read_text("utf-8"))["ns"]
+    cases = [found[f"K = 10, {dtype}"][cores] for dtype in ("float64", "float32") for cores in ("1 core", "2 cores")]
+    lines = ["| 1024 bandits of 10 arms | float64, 1 core | 2 cores | float32, 1 core | 2 cores |"]
+    lines.append("| --- |" + " --- |" * len(cases))
+    for road in dict.fromkeys(road for case in cases for road in case):
+        values = (f"{case[road]:.3g} ns" if road in case else "–" for case in cases)
+        lines.append(f"| {road} | {' | '.join(values)} |")
     return "\n".join(lines) + "\n"
 
 

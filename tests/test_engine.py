@@ -9,15 +9,18 @@ from functools import cache
 import jax
 import numpy as np
 import pytest
+import xarray
+from click.testing import CliRunner
 
-from softmaxdyn import Adam, Algorithm, Bandit, InputError, NaturalPG, VanillaPG, simulate
+from softmaxdyn import Adam, Algorithm, Bandit, InputError, NaturalPG, VanillaPG, cli, simulate
 from softmaxdyn.methods import build
 from softmaxdyn.problems.setting import Setting
 from softmaxdyn.results import visit_mean
-from softmaxdyn.sweeps import rows
+from softmaxdyn.sweeps import native, rows, sweep
 from softmaxdyn.sweeps.engine import Engine, families
 from softmaxdyn.sweeps.loop import execute
 from softmaxdyn.sweeps.plan import Cell, Plan
+from softmaxdyn.sweeps.spec import plan_of as plan_from
 from softmaxdyn.sweeps.spec import read_spec
 from tests.worlds import BEFORE, worlds
 
@@ -40,7 +43,12 @@ def cell(algorithm, world="bandit", inner_steps=1, logits=MASKED):
 
 @cache
 def engine_of(name):
-    return Engine(PLANS[name], range(len(PLANS[name].cells)), block=4)
+    """The engine of a plan; "…, in JAX": without the native kernel."""
+    plan = PLANS[name.removesuffix(IN_JAX)]
+    with pytest.MonkeyPatch.context() as patch:
+        if name.endswith(IN_JAX):
+            patch.setenv(native.SWITCH, "0")
+        return Engine(plan, range(len(plan.cells)), block=4)
 
 
 PLANS = {
@@ -53,11 +61,14 @@ PLANS = {
     "grpo on a tree": plan_of(*[cell(build("grpo", mode="exact", step_size=x), "tree") for x in (0.5, 1.0)]),
     "npg in an mdp": plan_of(*[cell(Algorithm(NaturalPG(x)), "discounted", logits=BEFORE.logits) for x in (0.1, 0.5)]),
 }
+IN_JAX = ", in JAX"
+BY_ROWS = ["pg", "npg", "pg in single precision"]
+ENGINES = [*PLANS, *(f"{name}{IN_JAX}" for name in BY_ROWS)]
 
 
-@pytest.mark.parametrize("name", PLANS)
+@pytest.mark.parametrize("name", ENGINES)
 def test_a_run_is_that_of_simulate(name):
-    plan, engine = PLANS[name], engine_of(name)
+    plan, engine = PLANS[name.removesuffix(IN_JAX)], engine_of(name)
     got = engine(np.array([0, 1, 0, 1]), np.array([0, 0, 1, 1]))
     tolerance = 1e-13 if plan.dtype == "float64" else 2e-6
     for place, (number, seed) in enumerate([(0, 0), (1, 0), (0, 1), (1, 1)]):
@@ -87,7 +98,7 @@ def same(got, wanted, tolerance):
     np.testing.assert_allclose(got, wanted, rtol=0, atol=1e-15 + tolerance * np.max(np.abs(wanted), initial=0.0))
 
 
-@pytest.mark.parametrize("name", PLANS)
+@pytest.mark.parametrize("name", ENGINES)
 def test_a_run_has_the_same_bits_in_any_place_and_company(name):
     engine = engine_of(name)
     one = engine(np.array([0, 1, 0, 1]), np.array([0, 0, 1, 1]))
@@ -97,7 +108,7 @@ def test_a_run_has_the_same_bits_in_any_place_and_company(name):
 
 
 def test_only_plain_policy_gradient_on_bandits_takes_the_fast_path():
-    assert [name for name in PLANS if engine_of(name).by_rows] == ["pg", "npg", "pg in single precision"]
+    assert [name for name in PLANS if engine_of(name).by_rows] == BY_ROWS
     assert not rows.fits(cell(Algorithm(VanillaPG(1e9))))
     assert not rows.fits(cell(Algorithm(VanillaPG(0.1)), inner_steps=2))
 
@@ -108,9 +119,101 @@ def test_rows_in_several_tiles_are_those_of_one(monkeypatch):
     plan = plan_of(Cell({}, many, Algorithm(VanillaPG(3.0)), 1))
     whole = Engine(plan, [0], block=1)(np.zeros(1, int), np.zeros(1, int))
     monkeypatch.setattr(rows, "TILE", 4 * 5)
+    monkeypatch.setenv(native.SWITCH, "0")
     tiled = Engine(plan, [0], block=1)(np.zeros(1, int), np.zeros(1, int))
     for field, values in whole.items():
         same(tiled[field], values, 1e-13)
+
+
+SOME = ("entropy", "theorem_1", "token_covariance", "trajectory_change", "visitation_change", "expected_return")
+
+
+@pytest.mark.parametrize("name", ["pg", f"pg{IN_JAX}", "kl_cov"])
+def test_chosen_fields_are_those_of_all(name):
+    plan = PLANS[name.removesuffix(IN_JAX)]
+    every_field, kernel = engine_of(name), engine_of(name).kernel
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(native, "kernel", lambda: kernel)
+        few = Engine(plan._replace(fields=SOME), range(len(plan.cells)), block=4)
+    runs = np.array([0, 1, 0, 1]), np.array([0, 0, 1, 1])
+    got, wanted = few(*runs), every_field(*runs)
+    assert set(got) == {*SOME, "final_expected_return", "final_entropy"}
+    for field, values in got.items():
+        same(values, wanted[field], 1e-14)
+
+
+def test_a_field_that_needs_no_sum_is_recorded_alone():
+    plan = PLANS["pg"]._replace(fields=("selected",))
+    got = Engine(plan, [0], block=1)(np.zeros(1, int), np.zeros(1, int))
+    assert (set(got), got["selected"].shape) == ({"selected", "final_expected_return", "final_entropy"}, (1, 4, 0))
+
+
+BANDIT = {"steps": 3, "problem": "mei", "method": "pg"}
+WORDS = {**BANDIT, "problem": ["mei", {"name": "parity", "depth": 2}]}
+
+
+def test_fields_decide_the_hash_and_their_order_does_not():
+    plans = [
+        plan_from({**BANDIT, **more}) for more in ({}, {"fields": ["kl", "entropy"]}, {"fields": ["entropy", "kl"]})
+    ]
+    assert [plans[1].hash == plan.hash for plan in plans] == [False, True, True]
+    assert (plans[0].fields, plans[1].fields) == (None, ("entropy", "kl"))
+    assert plans[1].run_bytes < plans[0].run_bytes / 5
+
+
+def test_a_measure_of_some_problem_is_a_field():
+    assert plan_from({**WORDS, "fields": ["mean_length", "kl"]}).fields == ("kl", "mean_length")
+
+
+@pytest.mark.parametrize(
+    ("fields", "line"),
+    [
+        (["entrpy"], r"unknown field 'entrpy'; did you mean 'entropy'\? \(known: expected_return, .*\)"),
+        (["visits"], r"unknown field 'visits'.*"),
+        (["mean_length"], r"unknown field 'mean_length'.*"),
+        (["kl", "kl"], r"fields holds 'kl' twice; wanted every field once"),
+        ([], r"fields is \[\]; wanted a list of names: fields = \['entropy', 'theorem_1'\]"),
+        (3, r"fields is 3; wanted a list of names: .*"),
+        (["kl", 3], r"fields is \['kl', 3\]; wanted a list of names: .*"),
+    ],
+)
+def test_fields_that_nothing_records_are_one_line(fields, line):
+    with pytest.raises(InputError, match=f"^{line}$") as fault:
+        plan_from({**BANDIT, "fields": fields})
+    assert "\n" not in str(fault.value)
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_a_table_a_summary_and_the_command_line_hold_the_chosen_fields(tmp_path, stopped):
+    spec = tmp_path / "spec.toml"
+    spec.write_text(
+        'steps = 6\nfields = ["kl", "mean_length"]\nproblem = ["mei", {name = "parity", depth = 2}]\nmethod = "pg"'
+    )
+    if stopped:
+        with pytest.raises(Stopped):
+            execute(read_spec(spec), tmp_path / "out", progress=stop_after(2))
+    done = CliRunner().invoke(cli.main, ["sweep", str(spec), "--out", str(tmp_path / "out")])
+    assert done.exit_code == 0, done.output
+    with xarray.open_dataset(tmp_path / "out" / "sweep.nc") as table:
+        assert set(table.data_vars) == {"kl", "mean_length", "final_expected_return", "final_entropy"}
+        assert np.isnan(table.mean_length.values).all(1).tolist() == [True, False]
+        assert not np.isnan(table.kl.values).any()
+    with xarray.open_dataset(tmp_path / "out" / "sweep_summary.nc") as summary:
+        assert {"kl_mean", "mean_length_quantile"} <= set(summary.data_vars)
+
+
+def test_a_sweep_from_python_holds_the_chosen_fields():
+    found = sweep(Bandit([1.0, 0.0]), Algorithm(VanillaPG(0.1)), num_steps=5, fields=["entropy"])
+    assert set(found.data_vars) == {"entropy", "final_expected_return", "final_entropy"}
+    assert found.entropy[0, 0, 0, 0] == np.log(2)
+
+
+def stop_after(runs):
+    def stop(progress):
+        if progress.runs == runs:
+            raise Stopped
+
+    return stop
 
 
 def test_cells_of_one_structure_are_one_family():
@@ -177,13 +280,9 @@ def test_a_sweep_that_was_stopped_goes_on_to_the_same_bits(tmp_path):
     (tmp_path / "spec.toml").write_text(spec + '[[method]]\nname = "pg"\nupdate = "npg"\n')
     plan = read_spec(tmp_path / "spec.toml")
 
-    def stop(progress):
-        if progress.runs == 6:  # the first family is done, and the second has begun
-            raise Stopped
-
     whole = execute(plan, tmp_path / "whole")
-    with pytest.raises(Stopped):
-        execute(plan, tmp_path / "stopped", progress=stop)
+    with pytest.raises(Stopped):  # the first family is done, and the second has begun
+        execute(plan, tmp_path / "stopped", progress=stop_after(6))
     assert len(list((tmp_path / "stopped" / "blocks").iterdir())) == 1
     rest = execute(plan, tmp_path / "stopped")
     assert (rest.kept, rest.computed) == (1, 1)

@@ -1,307 +1,243 @@
 """How fast is the sweep engine, beside what else one could type, and beside what the machine can do?
 
-Exact vanilla PG on bandits, 1024 rows of 10 arms: the engine (recording everything at every step, or at every 100th)
-against vectorised NumPy, `jit(vmap(scan))` as one would write it, numba, torch (where they are installed) and a loop in
-C that is compiled on the spot (where there is a compiler). Those record H and the covariance alone. Runs are
-interleaved, medians count, the unit is ns per state · action · step on one core. Also: two devices against one, 100,000
-rows against 1,000, and sampled methods in ns a token. Writes figures/performance.json, .png, .svg.
-Run: python experiments/benchmarks/performance.py (three minutes, on an idle machine)
+Exact vanilla PG on 1024 bandits of 10 and of 100 arms, in float64 and float32, on one core and on two: the engine,
+vectorised NumPy, `jit(vmap(scan))` as one would write it, numba and torch (where they are installed), and a loop in C
+that is compiled on the spot (where there is a compiler). All record H and a covariance at every step, and all agree
+before they are timed. Runs are interleaved, medians count, the unit is ns per state · action · step. Also: roofs of the
+machine, 100,000 contexts against 1,000, sampled methods in ns a token, the first result of a cold Python. Prints what
+is to be reached and what is; writes figures/performance.json, .png and .svg.
+Run on an idle machine: python experiments/benchmarks/performance.py (five minutes; --quick: a test, into a temporary
+folder)
 """
 
-import ctypes
+import argparse
 import json
 import os
 import platform
-import shutil
-import statistics
-import subprocess
 import sys
 import tempfile
-import time
-from importlib import import_module
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=2")
-os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import jax
-import jax.numpy as jnp
-import matplotlib
-import matplotlib.pyplot as plt
 import numpy as np
 
-ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT))
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+sys.path[:0] = [str(ROOT), str(HERE)]
 jax.config.update("jax_enable_x64", True)
 
-from softmaxdyn import Algorithm, Bandit, VanillaPG, plots  # noqa: E402
-from softmaxdyn.configs import with_dtype  # noqa: E402
-from softmaxdyn.methods import build  # noqa: E402
-from softmaxdyn.policy import softmax  # noqa: E402
-from softmaxdyn.problems.named import named  # noqa: E402
-from softmaxdyn.problems.setting import Setting  # noqa: E402
-from softmaxdyn.simulation import step  # noqa: E402
-from softmaxdyn.sweeps.engine import Engine  # noqa: E402
-from softmaxdyn.sweeps.plan import Cell, Plan  # noqa: E402
+import engines  # noqa: E402
+import first_result  # noqa: E402
+import floor  # noqa: E402
+import peers  # noqa: E402
+import sampled  # noqa: E402
+import targets as to_reach  # noqa: E402
+from targets import (  # noqa: E402
+    ACCURATE,
+    ALL,
+    COMPILED,
+    CORES,
+    FAST,
+    FLOOR,
+    FLOOR_ACCURATE,
+    NUMBA,
+    NUMPY,
+    PURE,
+    SIMPLE,
+    THIN,
+    TORCH,
+    USER,
+)
+from timing import Case, Timed, interleaved, keep_to  # noqa: E402
 
-ROWS, ARMS, STEPS, ETA, REPEATS = 1024, 10, 1000, 0.1, 5
-C = """
-#include <math.h>
-#define K 10
-#define W 64
-void run(REAL *restrict z, const REAL *restrict r, REAL *restrict H, REAL *restrict C,
-         long rows, long steps, REAL eta) {
-    for (long low = 0; low < rows; low += W) {  /* a tile keeps in the cache for all of its steps */
-        REAL x[K][W], p[K][W], top[W], sum[W], mean[W], gain[W], first[W], both[W];
-        for (long t = 0; t < steps; t++) {
-            for (int w = 0; w < W; w++) { top[w] = z[low + w]; sum[w] = mean[w] = gain[w] = first[w] = both[w] = 0; }
-            for (int k = 1; k < K; k++) for (int w = 0; w < W; w++)
-                top[w] = z[k * rows + low + w] > top[w] ? z[k * rows + low + w] : top[w];
-            for (int k = 0; k < K; k++) for (int w = 0; w < W; w++) {
-                x[k][w] = z[k * rows + low + w] - top[w]; p[k][w] = EXP(x[k][w]); sum[w] += p[k][w]; }
-            for (int w = 0; w < W; w++) sum[w] = 1 / sum[w];
-            for (int k = 0; k < K; k++) for (int w = 0; w < W; w++) {
-                p[k][w] *= sum[w]; mean[w] += p[k][w] * x[k][w]; gain[w] += p[k][w] * r[k * rows + low + w]; }
-            for (int k = 0; k < K; k++) for (int w = 0; w < W; w++) {
-                REAL d = eta * p[k][w] * (r[k * rows + low + w] - gain[w]);
-                first[w] += p[k][w] * d; both[w] += p[k][w] * d * (x[k][w] - mean[w]); z[k * rows + low + w] += d; }
-            for (int w = 0; w < W; w++) {
-                H[t * rows + low + w] = -LOG(sum[w]) - mean[w]; C[t * rows + low + w] = both[w]; }
-        }
-    }
+from softmaxdyn import plots  # noqa: E402
+from softmaxdyn.sweeps import native  # noqa: E402
+
+STEPS = {10: 1000, 100: 200}
+EVERY = 100
+ENGINE = {
+    SIMPLE: engines.in_engine,
+    PURE: engines.in_pure_jax,
+    ALL: partial(engines.in_engine, fields=None),
+    THIN: partial(engines.in_engine, fields=None, every=EVERY),
 }
-"""
-
-
-def tables(dtype, rows=ROWS):
-    rng = np.random.default_rng(0)
-    return rng.standard_normal((ARMS, rows)).astype(dtype), rng.standard_normal((ARMS, rows)).astype(dtype)
-
-
-def in_c(dtype):
-    """The loop in C, one thread, vectorised by the compiler; None without one."""
-    compiler = shutil.which("gcc") or shutil.which("cc")
-    if compiler is None:
-        return None
-    single = dtype == np.float32
-    kind = ["-DREAL=float", "-DEXP=expf", "-DLOG=logf"] if single else ["-DREAL=double", "-DEXP=exp", "-DLOG=log"]
-    folder = Path(tempfile.mkdtemp())
-    (folder / "floor.c").write_text(C)
-    options = ["-O3", "-march=native", "-mprefer-vector-width=512", "-ffast-math", "-shared", "-fPIC", *kind]
-    command = [compiler, *options, "floor.c", "-o", "floor.so", "-lmvec", "-lm"]
-    if subprocess.run(command, cwd=folder, capture_output=True).returncode:
-        return None
-    run = ctypes.CDLL(str(folder / "floor.so")).run
-    real = ctypes.c_float if single else ctypes.c_double
-    run.argtypes = [ctypes.c_void_p] * 4 + [ctypes.c_long] * 2 + [real]
-    z, r = tables(dtype)
-    out = np.zeros((2, STEPS, ROWS), dtype)
-    return lambda: run(z.ctypes.data, r.ctypes.data, out[0].ctypes.data, out[1].ctypes.data, ROWS, STEPS, ETA)
-
-
-def in_numpy(dtype):
-    z0, r = (np.ascontiguousarray(x.T) for x in tables(dtype))
-
-    def run():
-        z, H, cov = z0.copy(), np.empty((STEPS, ROWS), dtype), np.empty((STEPS, ROWS), dtype)
-        for t in range(STEPS):
-            x = z - z.max(1, keepdims=True)
-            e = np.exp(x)
-            s = e.sum(1, keepdims=True)
-            p = e / s
-            u = x - (p * x).sum(1, keepdims=True)
-            d = dtype(ETA) * p * (r - (p * r).sum(1, keepdims=True))
-            H[t], cov[t] = (np.log(s) - (x - u))[:, 0], (p * u * d).sum(1)
-            z += d
-        return H, cov
-
-    return run
-
-
-def as_one_writes_it(dtype):
-    """`jit(vmap(scan))`, the first thing that comes to mind."""
-    z, r = (jnp.asarray(np.ascontiguousarray(x.T)) for x in tables(dtype))
-
-    def one(z, r):
-        def body(z, _):
-            p, log_p = jax.nn.softmax(z), jax.nn.log_softmax(z)
-            d = ETA * p * (r - p @ r)
-            H = -p @ log_p
-            return z + d, (H, p @ ((log_p + H) * (d - p @ d)))
-
-        return jax.lax.scan(body, z, None, STEPS)
-
-    many = jax.jit(jax.vmap(one))
-    return lambda: jax.block_until_ready(many(z, r))
-
-
-def in_numba(dtype):
-    numba = import_module("numba")
-    z0, r = (np.ascontiguousarray(x.T) for x in tables(dtype))
-
-    @numba.njit(fastmath=True)
-    def run(z, r, H, cov, eta):
-        for row in range(z.shape[0]):
-            for t in range(H.shape[0]):
-                top = z[row].max()
-                x = z[row] - top
-                p = np.exp(x)
-                s = p.sum()
-                p /= s
-                mean, gain = (p * x).sum(), (p * r[row]).sum()
-                d = eta * p * (r[row] - gain)
-                H[t, row], cov[t, row] = np.log(s) - mean, (p * d * (x - mean)).sum()
-                z[row] += d
-
-    out = np.empty((2, STEPS, ROWS), dtype)
-    return lambda: run(z0.copy(), r, out[0], out[1], dtype(ETA))
-
-
-def in_torch(dtype):
-    torch = import_module("torch")
-    torch.set_num_threads(1)
-    z0, r = (torch.from_numpy(np.ascontiguousarray(x.T)) for x in tables(dtype))
-
-    def run():
-        z, H, cov = z0.clone(), [], []
-        for _ in range(STEPS):
-            log_p = torch.log_softmax(z, 1)
-            p = log_p.exp()
-            d = ETA * p * (r - (p * r).sum(1, keepdim=True))
-            H.append(-(p * log_p).sum(1))
-            cov.append((p * (log_p + H[-1][:, None]) * d).sum(1))
-            z = z + d
-        return torch.stack(H), torch.stack(cov)
-
-    return run
-
-
-def in_engine(dtype, every=1, rows=ROWS, devices=1, runs=1):
-    """The engine on `runs` runs of `rows` independent bandits."""
-    z, r = (np.ascontiguousarray(x.T) for x in tables(dtype, rows))
-    cell = Cell({}, Setting(Bandit(r, 1.0), z, ""), Algorithm(VanillaPG(ETA)), 1)
-    plan = Plan((cell,), tuple(range(10_000)), STEPS, every, np.dtype(dtype).name, "")
-    engine = Engine(plan, [0], block=runs // devices, devices=devices)
-    nothing = np.zeros(runs, int)
-    return lambda: engine(nothing, nothing)
-
-
-PEERS = {
-    "C, on the spot": in_c,
-    "engine, all fields at every 100th step": lambda dtype: in_engine(dtype, 100),
-    "engine, all fields at every step": in_engine,
-    "NumPy": in_numpy,
-    "jit(vmap(scan))": as_one_writes_it,
-    "numba": in_numba,
-    "torch": in_torch,
+BOTH = {FLOOR: floor.simple, NUMBA: peers.in_numba, TORCH: peers.in_torch, COMPILED: peers.in_compiled_torch}
+ONE_CORE = {
+    FLOOR_ACCURATE: floor.accurate,
+    ACCURATE: partial(engines.in_engine, fields=engines.ACCURATE),
+    NUMPY: peers.in_numpy,
+    USER: peers.as_one_writes_it,
 }
 
 
-def interleaved(functions, work):
-    """The median ns per unit of work of each, taken in turns after a first call."""
-    for function in functions.values():
-        function()
-    times = {name: [] for name in functions}
-    for _ in range(REPEATS):
-        for name, function in functions.items():
-            start = time.perf_counter()
-            function()
-            times[name].append(time.perf_counter() - start)
-    return {name: statistics.median(seen) / work[name] * 1e9 for name, seen in times.items()}
+def compared(arms: int, dtype: type, repeats: int, scale: int) -> tuple[dict[str, Any], set[str], float]:
+    """({cores: {road: ns}}, the roads that are not installed, share of bits that two devices leave as they are)."""
+    timed: dict[tuple[str, str], Timed] = {}
+    missing, seen = set(), {}
+    reference = [np.array(x) for x in peers.in_numpy(Case(arms, dtype, 1, STEPS[arms] // scale))()]
+    for cores, name in enumerate(CORES, 1):
+        case = Case(arms, dtype, cores, STEPS[arms] // scale)
+        keep_to(cores)
+        for road, make in (ENGINE | BOTH | (ONE_CORE if cores == 1 else {})).items():
+            try:
+                run = make(case)
+                found = run()
+            except ImportError:
+                missing.add(road)
+                continue
+            fields = engines.recorded(found) if road.startswith("engine") else found
+            check(case, road, fields, reference)
+            timed[name, road] = Timed(run, case.work, cores)
+            seen[name, road] = fields[0] if road == SIMPLE else None
+    same = np.mean(seen[CORES[0], SIMPLE] == seen[CORES[1], SIMPLE])
+    ns: dict[str, Any] = {name: {} for name in CORES}
+    for (name, road), value in interleaved(timed, repeats).items():
+        ns[name][road] = value
+    return ns, missing, float(same)
 
 
-def peers(dtype):
-    found, missing = {}, []
-    for name, make in PEERS.items():
-        try:
-            made = make(dtype)
-        except ImportError:
-            made = None
-        if made is None:
-            missing.append(name)
-        else:
-            found[name] = made
-    work = dict.fromkeys(found, ROWS * ARMS * STEPS)
-    return interleaved(found, work), missing
+def check(case: Case, road: str, fields: Any, reference: Any) -> None:
+    """Ends the benchmark where a road gives other numbers: an error of one ulp a step is allowed."""
+    for found, wanted in zip(fields[:2], reference, strict=True):
+        wanted = wanted[::EVERY] if road == THIN else wanted
+        error = float(np.max(np.abs(np.asarray(found) - wanted)))
+        if not error <= (100 + case.steps) * np.finfo(case.dtype).eps:
+            sys.exit(f"{road} is off by {error:g} for {case.name}: nothing to compare")
 
 
-def sizes():
-    """ns/el at 1,000 and 100,000 rows, and of 64 runs on one and on two devices."""
-    functions = {f"{rows:,} rows": in_engine(np.float64, 100, rows) for rows in (1000, 100_000)}
-    work = {f"{rows:,} rows": rows * ARMS * STEPS for rows in (1000, 100_000)}
-    for devices in (1, 2):
-        functions[f"devices: {devices}"] = in_engine(np.float64, 100, 256, devices, 64)
-        work[f"devices: {devices}"] = 64 * 256 * ARMS * STEPS
-    return interleaved(functions, work)
+def sizes(repeats: int, scale: int) -> dict[str, float]:
+    """ns/el of one run on so many contexts."""
+    timed = {}
+    for states, steps in ((1000, 1000), (100_000, 100)):
+        run = engines.contexts(states, 10, steps // scale)
+        timed[f"{states:,} contexts"] = Timed(_called(run), states * 10 * (steps // scale))
+    return interleaved(timed, repeats)
 
 
-def sampled():
-    """ns a token of one step, 1000 states, 10 actions, 8 responses, float32."""
-    setting = named("pool", 0, prompts=1000, actions=10, correct=0.2)
-    logits, problem = np.asarray(setting.logits, np.float32), with_dtype(setting.problem, np.float32)
-    functions, steps = {}, 20
-    for name in ("grpo", "clip_cov", "kl_cov", "steer"):
-        algorithm = build(name, groups=1000, group_size=8).start(logits)
-
-        def run(z, algorithm, key):
-            def body(t, carry):
-                z, algorithm = carry
-                delta, algorithm, _ = step(problem, algorithm, softmax(z), jax.random.fold_in(key, t))
-                return z + delta, algorithm
-
-            return jax.lax.fori_loop(0, steps, body, (z, algorithm))[0]
-
-        compiled = jax.jit(run)
-        functions[name] = lambda f=compiled, a=algorithm: f(logits, a, jax.random.key(0)).block_until_ready()
-    return interleaved(functions, dict.fromkeys(functions, steps * 8000))
+def samples(repeats: int) -> tuple[dict[str, float], set[str]]:
+    """(ns a token of one step of each method, here and in torch, on one core; what is not installed)."""
+    timed, missing = {}, set()
+    keep_to(1)
+    for method in sampled.METHODS:
+        roads: dict[str, Callable[[], Any]] = {method: partial(sampled.in_jax, method)}
+        roads[f"{method}, {FAST}"] = partial(sampled.in_jax, method, FAST)
+        roads[f"{method}, torch"] = partial(sampled.in_torch, method, 1)
+        for name, make in roads.items():
+            try:
+                timed[name] = Timed(_called(make()), sampled.TOKENS)
+            except ImportError:
+                missing.add(name)
+    return interleaved(timed, repeats), missing
 
 
-def draw(report):
-    """The numbers as bars: both precisions of each peer, and the sampled methods."""
-    with matplotlib.rc_context(plots.STYLE):
-        figure, (left, right) = plt.subplots(1, 2, figsize=(7.0, 2.6), layout="constrained", width_ratios=(3, 1))
-        for offset, dtype, colour in ((-0.2, "float64", plots.COLOURS[0]), (0.2, "float32", plots.COLOURS[5])):
-            bars(left, report[dtype], offset, 0.36, color=colour, label=dtype)
-        left.set_xlabel("ns per state · action · step, 1024 rows of 10 arms, one core")
-        left.legend(loc="lower right")
-        bars(right, report["sampled"], 0.0, 0.6, color="0.6")
-        right.set_xlabel("ns a sampled token")
-    plots.save_figure(figure, ROOT / "figures" / "performance")
+def _called(run: Callable[[], Any]) -> Callable[[], Any]:
+    """The function, called once: it is compiled and its memory is there."""
+    run()
+    return run
 
 
-def bars(ax, numbers, offset, height, **look):
-    places = np.arange(len(numbers)) + offset
-    drawn = ax.barh(places, list(numbers.values()), height, **look)
-    ax.bar_label(drawn, [f"{value:.3g}" for value in numbers.values()], padding=2, fontsize=6.5)
-    ax.set_yticks(np.arange(len(numbers)), list(numbers))
+def draw(report: dict[str, Any], stem: Path) -> None:
+    """Time a number of each road on a log axis, a panel a number of arms; the sampled methods in the third."""
+    with plots.panels(1, 3, 3.4) as (figure, (axes,)):
+        roads = [road for road in ROADS if any(road in ns for case in report["ns"].values() for ns in case.values())]
+        for ax, arms in zip(axes, STEPS, strict=False):
+            for colour, marker, dtype in ((0, "o", "float64"), (1, "s", "float32")):
+                for name, filled in zip(CORES, (True, False), strict=True):
+                    ns = report["ns"][f"K = {arms}, {dtype}"][name]
+                    look = {"color": plots.COLOURS[colour], "marker": marker, "markersize": 4, "linestyle": ""}
+                    look["markerfacecolor"] = look["color"] if filled else "white"
+                    places = [(ns[road], place) for place, road in enumerate(roads) if road in ns]
+                    ax.plot(*zip(*places, strict=True), label=f"{dtype}, {name}", **look)
+            ax.set_xscale("log")
+            _rows(ax, roads, f"K = {arms} (ns a number)")
+        axes[1].tick_params(labelleft=False)
+        names = list(report["sampled"])
+        look = {"color": plots.COLOURS[2], "marker": "D", "markersize": 4, "linestyle": ""}
+        axes[2].plot(list(report["sampled"].values()), range(len(names)), label="sampled, float32, 1 core", **look)
+        axes[2].set_xlim(left=0.0)
+        _rows(axes[2], names, "sampled (ns a token)")
+        handles = [ax.get_legend_handles_labels()[0] for ax in (axes[0], axes[2])]
+        figure.legend(handles=[*handles[0], *handles[1]], loc="outside upper center", ncols=5)
+    plots.save_figure(figure, stem)
+
+
+ROADS = (FLOOR, FLOOR_ACCURATE, SIMPLE, PURE, ACCURATE, ALL, THIN, NUMBA, NUMPY, USER, TORCH, COMPILED)
+
+
+def _rows(ax: Any, names: list[str], label: str) -> None:
+    ax.set_xlabel(label)
+    ax.set_yticks(range(len(names)), names)
     ax.yaxis.set_inverted(True)
-    ax.set_xlim(right=max(ax.get_xlim()[1], 1.15 * max(numbers.values())))
+    ax.grid(color="0.9", linewidth=0.5)
+    ax.set_axisbelow(True)
 
 
-def main():
-    report = {"machine": platform.processor() or platform.machine(), "cores": os.cpu_count(), "jax": jax.__version__}
-    for dtype in (np.float64, np.float32):
-        name = np.dtype(dtype).name
-        report[name], missing = peers(dtype)
-        for peer, value in report[name].items():
-            print(f"{name}  {peer:40s} {value:7.2f} ns", flush=True)
-        print(f"{name}  skipped, not installed here: {', '.join(missing) or 'nothing'}")
-    report["sizes"], report["sampled"] = sizes(), sampled()
-    for peer, value in (report["sizes"] | report["sampled"]).items():
-        print(f"{peer:49s} {value:7.2f} ns")
-    ratio = {
-        "100,000 rows over 1,000": report["sizes"]["100,000 rows"] / report["sizes"]["1,000 rows"],
-        "two devices over one": report["sizes"]["devices: 1"] / report["sizes"]["devices: 2"],
-    }
-    thin = "engine, all fields at every 100th step"
+def tell(report: dict[str, Any]) -> None:
+    """The tables, and what they say."""
+    for case, by_cores in report["ns"].items():
+        print(f"\n{case}: ns per state · action · step{'':18}1 core   2 cores")
+        for road in ROADS:
+            values = [by_cores[name].get(road) for name in CORES]
+            if any(values):
+                print(f"  {road:48}" + "".join(f"{value:10.2f}" if value else f"{'–':>10}" for value in values))
+    print("\nsampled, ns a token: " + ", ".join(f"{name} {value:.0f}" for name, value in report["sampled"].items()))
+    print(f"not installed here: {', '.join(report['missing']) or 'nothing'}")
     for dtype in ("float64", "float32"):
-        for peer, value in report[dtype].items():
-            ratio[f"{peer} / thinned engine, {dtype}"] = value / report[dtype][thin]
-    report["ratios"] = ratio
-    (ROOT / "figures" / "performance.json").write_text(json.dumps(report, indent=1) + "\n")
-    draw(report)
-    numpy = [ratio[f"NumPy / thinned engine, {dtype}"] for dtype in ("float64", "float32")]
-    print(f"The thinned engine is {numpy[0]:.1f} (f64) and {numpy[1]:.1f} (f32) times as fast as vectorised NumPy.")
+        loop, exp = report["ns"][f"K = 10, {dtype}"]["1 core"].get(FLOOR), report["roofs"].get(f"exp, {dtype}")
+        if loop is not None:
+            written = 2 * np.dtype(dtype).itemsize / 10 / report["roofs"]["memory, cores: 1"]
+            print(
+                f"{dtype}: of {loop:.2f} ns in C an exponential is {exp:.2f} ns ({exp / loop:.0%}), and what is "
+                f"recorded would take {written:.2f} ns ({written / loop:.0%}) at the bandwidth of memory"
+            )
+    print(f"\n{'to reach':68} {'target':>10} {'here':>10}")
+    for target in to_reach.targets(report):
+        print(target)
+
+
+def measured(repeats: int, scale: int) -> dict[str, Any]:
+    """All of it; `scale` divides the numbers of steps."""
+    report: dict[str, Any] = {"machine": platform.processor() or platform.machine(), "cores": os.cpu_count()}
+    report |= {"jax": jax.__version__, "kernel": native.kernel(), "repeats": repeats, "ns": {}, "same_bits": 1.0}
+    report["first_result"] = first_result.measured(repeats)
+    missing: set[str] = set()
+    for arms in STEPS:
+        for dtype in (np.float64, np.float32):
+            name = Case(arms, dtype).name
+            report["ns"][name], absent, same = compared(arms, dtype, repeats, scale)
+            report["same_bits"] = min(report["same_bits"], same)
+            missing |= absent
+            print(f"{name} is measured", file=sys.stderr)
+    report["sampled"], absent = samples(repeats)
+    try:
+        report["roofs"] = floor.roofs(repeats)
+    except ImportError:
+        report["roofs"] = {}
+    report["sizes"], report["missing"] = sizes(repeats, scale), sorted(missing | absent)
+    return report
+
+
+def keep(report: dict[str, Any], stem: Path) -> None:
+    """Prints the report, and writes it and its figure."""
+    tell(report)
+    found = [target._asdict() | {"verdict": target.verdict} for target in to_reach.targets(report)]
+    stem.with_suffix(".json").write_text(json.dumps(report | {"targets": found}, indent=1) + "\n", "utf-8")
+    draw(report, stem)
+    print(f"\nwritten to {stem}.json, .png and .svg")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="a few steps, into a temporary folder")
+    quick = parser.parse_args().quick
+    stem = Path(tempfile.mkdtemp() if quick else ROOT / "figures") / "performance"
+    keep(measured(1 if quick else 5, 10 if quick else 1), stem)
 
 
 if __name__ == "__main__":

@@ -41,8 +41,8 @@ ROWS = 50  # of the printed table
 def sweep(spec: str, out: str, devices: int, processes: int, process_id: int | None, coordinator: str | None) -> None:
     """Run all that the TOML file SPEC asks for, and write one table of the runs and one of their summary.
 
-    SPEC has steps, every, seeds and dtype, and tables [[problem]] and [[method]], in which a list is an axis. Stopped
-    at any moment, the same command goes on, and the result is the same to the last bit.
+    SPEC has steps, every, seeds, dtype and fields (those to record), and tables [[problem]] and [[method]], in which a
+    list is an axis. Stopped at any moment, the same command goes on, and the result is the same to the last bit.
     """
     check_integer("--devices", devices, 1)
     check_integer("--processes", processes, 1)

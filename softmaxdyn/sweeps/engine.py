@@ -10,19 +10,21 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AxisType, PartitionSpec
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Int
 
 from softmaxdyn.configs import with_dtype
 from softmaxdyn.errors import InputError, check_integer
 from softmaxdyn.policy import Policy, softmax
 from softmaxdyn.problems import Problem
 from softmaxdyn.simulation import Record, advance, observed, quick_options
-from softmaxdyn.sweeps.plan import Cell, Plan
-from softmaxdyn.sweeps.rows import TILE, as_fields, fits, run_rows
+from softmaxdyn.sweeps import native, rows
+from softmaxdyn.sweeps.layout import call_size
+from softmaxdyn.sweeps.plan import RECORDED, Cell, Plan
+from softmaxdyn.sweeps.rows import as_fields, fits, needed
 
-_WORK = 2**14  # numbers of the tables of all runs of a block: they are to stay in the cache
 _ROWS = 64  # recorded steps a call
-_SHORT = 10**8  # steps × numbers of the tables up to which compiling quickly beats compiling well
+_BUFFER = 2**17  # numbers of a field that a call of the native kernel records, if they are more steps than that
+_SHORT = 2 * 10**6  # steps × numbers of the tables up to which compiling quickly beats compiling well
 _BY_STATE = ("entropy", "entropy_change", "lemma_1", "theorem_1", "theorem_2", "remainder", "bound", "kl")
 
 
@@ -36,25 +38,30 @@ def families(plan: Plan) -> list[list[int]]:
     return list(found.values())
 
 
+def kernel_of(plan: Plan) -> str:
+    """What runs the fast path of the plan in this process (`native.kernel`); "jax" where it has none."""
+    return native.kernel() if any(map(fits, plan.cells)) else native.JAX
+
+
 class Engine:
     """`engine(cell [N], seed [N])` runs that many runs of one family, N = lanes × block, and returns their numbers.
 
     A run is `simulate(problem, algorithm, key=jax.random.key(seed), …)`, seen as one: fields by state are means over
-    the states, weighted with their visits. Every array has the runs first: [N, T] for each of the T recorded steps, [N]
-    at the end, `selected` [N, T, I]. A block is one program of a fixed shape, so a run has the same bits wherever it
-    is: in any block, on any of the devices (a lane each).
+    the states, weighted with their visits, and only those of the plan. Every array has the runs first: [N, T] for each
+    of the T recorded steps, [N] at the end, `selected` [N, T, I]. A block is one program of a fixed shape, so a run has
+    the same bits wherever it is: in any block, on any of the devices (a lane each).
     """
 
     def __init__(self, plan: Plan, cells: Sequence[int], block: int | None = None, devices: int = 1) -> None:
         members = [plan.cells[number] for number in cells]
         self.position = {number: place for place, number in enumerate(cells)}
         self.plan, self.inner_steps = plan, members[0].inner_steps
+        self.fields = RECORDED if plan.fields is None else plan.fields
         self.by_rows = all(map(fits, members))
-        size = max(1, members[0].setting.logits.size)
-        runs = len(members) * len(plan.seeds)
-        self.short = size * plan.num_steps * runs < _SHORT
-        most = (TILE if self.by_rows else _WORK) // size
-        self.block = check_integer("block", block, 1) if block else int(np.clip(most, 1, min(1024, runs)))
+        self.kernel = native.kernel() if self.by_rows else native.JAX
+        runs = sum(len(plan.seeds_of(number)) for number in cells)
+        self.short = max(1, members[0].setting.logits.size) * plan.num_steps * runs < _SHORT
+        self.block = check_integer("block", block, 1) if block else call_size(plan, cells[0], runs)
         self.lanes = check_integer("devices", devices, 1)
         if self.lanes > jax.local_device_count():
             raise InputError(f"devices is {devices}; this process has {jax.local_device_count()}: see --help of sweep")
@@ -72,22 +79,25 @@ class Engine:
         place = np.array([self.position[int(number)] for number in cell])
         carry = self._program("begin")(place, np.asarray(seed, np.int64))
         every, parts = self.plan.every, []
-        rows = min(_ROWS, -(-self.plan.num_steps // every))
-        for start in range(0, self.plan.num_steps, rows * every):
-            stop = min(start + rows * every, self.plan.num_steps)
-            carry, buffer = self._program("go", rows)(carry, np.int32(start), np.int32(stop), np.int32(every))
+        most = _ROWS if self.kernel == native.JAX else max(_ROWS, _BUFFER // self.block)
+        length = min(most, self.plan.num_recorded)
+        for start in range(0, self.plan.num_steps, length * every):
+            stop = min(start + length * every, self.plan.num_steps)
+            carry, buffer = self._program("go", length)(carry, np.int32(start), np.int32(stop), np.int32(every))
             parts.append({name: np.asarray(x)[:, : -(-(stop - start) // every)] for name, x in buffer.items()})
         ends = {name: np.asarray(x) for name, x in self._program("end")(carry).items()}
         fields = {name: np.concatenate([part[name] for part in parts], 1) for name in parts[0]}
-        return (as_fields(fields) if self.by_rows else fields) | ends
+        if self.by_rows:
+            fields = as_fields(fields, np.asarray(carry[0].weights), self.fields)
+        return fields | ends
 
-    def _program(self, name: str, rows: int = 0) -> Any:
+    def _program(self, name: str, length: int = 0) -> Any:
         """A function of one block, compiled for all lanes."""
-        if (name, rows) in self._compiled:
-            return self._compiled[name, rows]
+        if (name, length) in self._compiled:
+            return self._compiled[name, length]
         functions: dict[str, Callable[..., Any]] = {
             "begin": self._begin,
-            "go": partial(self._go, rows),
+            "go": partial(self._go, length),
             "end": self._end,
         }
         function = functions[name]
@@ -97,8 +107,8 @@ class Engine:
             runs, alike = PartitionSpec("lane"), PartitionSpec()
             places = {"begin": (runs, runs), "go": (runs, alike, alike, alike), "end": (runs,)}[name]
             function = jax.shard_map(function, mesh=mesh, in_specs=places, out_specs=runs, check_vma=False)
-        self._compiled[name, rows] = jax.jit(function, compiler_options=quick_options() if self.short else None)
-        return self._compiled[name, rows]
+        self._compiled[name, length] = jax.jit(function, compiler_options=quick_options() if self.short else None)
+        return self._compiled[name, length]
 
     def _begin(self, place: Int[Array, " B"], seed: Int[Array, " B"]) -> Any:
         taken = [jnp.asarray(table)[place] for table in self.varying]
@@ -114,26 +124,25 @@ class Engine:
         varying = iter(taken)
         return jax.tree.unflatten(self.structure, [next(varying) if x is None else x for x in self.shared])
 
-    def _go(self, rows: int, carry: Any, start: Any, stop: Any, every: Any) -> tuple[Any, dict[str, Array]]:
+    def _go(self, length: int, carry: Any, start: Any, stop: Any, every: Any) -> tuple[Any, dict[str, Array]]:
         if self.by_rows:
-            return run_rows(carry, start, stop, every, rows=rows)
+            run_rows = rows.run_rows if self.kernel == native.JAX else native.run_rows
+            return run_rows(carry, start, stop, every, rows=length, sums=needed(self.fields))
 
         def one(problem: Problem, algorithm: Any, logits: Any, key: Any) -> tuple[Any, dict[str, Array]]:
-            sizes: dict[str, Any] = {"rows": rows, "inner_steps": self.inner_steps, "observe": seen}
+            sizes: dict[str, Any] = {"rows": length, "inner_steps": self.inner_steps, "observe": self._seen}
             logits, algorithm, buffer = advance(problem, algorithm, logits, key, start, stop, every, **sizes)
             return (problem, algorithm, logits, key), buffer
 
         return jax.vmap(one)(*carry)
 
+    def _seen(self, *step: Any, **named: Any) -> dict[str, Array]:
+        """What is recorded of a step, as one number a field; XLA leaves out what the others would take."""
+        found = as_one(observed(*step, **named))
+        return found if self.plan.fields is None else {name: found[name] for name in self.fields if name in found}
+
     def _end(self, carry: Any) -> dict[str, Array]:
         return jax.vmap(lambda problem, algorithm, logits, key: ended(problem, softmax(logits)))(*carry)
-
-
-def seen(
-    problem: Problem, step_size: Any, policy: Policy, delta: Float[Array, "S A"], selected: Float[Array, " I"]
-) -> dict[str, Array]:
-    """The row of a step, as one number a field."""
-    return as_one(observed(problem, step_size, policy, delta, selected))
 
 
 def as_one(record: Record) -> dict[str, Array]:

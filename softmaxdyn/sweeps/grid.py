@@ -31,6 +31,7 @@ def sweep(
     seeds: Any = 1,
     num_steps: int,
     every: int = 1,
+    fields: Sequence[str] | None = None,
     inner_steps: int = 1,
     logits: Any = None,
     dtype: str | None = None,
@@ -44,9 +45,10 @@ def sweep(
     A run is `simulate(problem, algorithm, key=jax.random.key(seed), …)` from `logits` (default: uniform), its fields by
     state as means weighted with the visits. `algorithms` go by their names, those of a list by algorithm_0, …;
     `step_sizes` replace the update's own (None: each keeps it, and the coordinate is NaN where they differ). `seeds` is
-    a count or a list; an algorithm that draws nothing runs once, and every seed shows that run. `folder` keeps the
-    blocks, so that the same call goes on after it was stopped; without one they are removed. `progress` is told the
-    number of runs done. Raises InputError for what cannot be run or stored.
+    a count or a list; an algorithm that draws nothing runs once, and every seed shows that run. Only `fields` are
+    computed and recorded (None: all of them), and what a run ends with. `folder` keeps the blocks, so that the same
+    call goes on after it was stopped; without one they are removed. `progress` is told the number of runs done. Raises
+    InputError for what cannot be run or stored.
     """
     named = _named(algorithms)
     sizes = _sizes(step_sizes)
@@ -58,7 +60,8 @@ def sweep(
     lines = [f"problem: {problem!r}", *(f"{name}: {each!r}" for name, each in named.items())]
     lines += [f"step_sizes: {sizes}", f"inner_steps: {inner_steps}"]
     cells = _cells(setting, named, sizes, check_integer("inner_steps", inner_steps, 1))
-    plan = make_plan(cells, seeds=seeds, num_steps=num_steps, every=every, dtype=dtype, lines=lines)
+    rest: dict[str, Any] = {"dtype": dtype, "lines": lines, "fields": fields}
+    plan = make_plan(cells, seeds=seeds, num_steps=num_steps, every=every, **rest)
 
     def tell(state: Progress) -> None:
         if progress is not None:

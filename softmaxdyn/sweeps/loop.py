@@ -18,7 +18,8 @@ from jaxtyping import Int
 
 from softmaxdyn.errors import InputError
 from softmaxdyn.sweeps.layout import Block, Layout, call_size, make_layout
-from softmaxdyn.sweeps.manifest import kept_manifest, refuse_other_bits
+from softmaxdyn.sweeps.manifest import kept_manifest, manifest, refuse_other_bits
+from softmaxdyn.sweeps.native import JAX
 from softmaxdyn.sweeps.plan import Plan, refuse_too_large
 from softmaxdyn.sweeps.store import Fault, Store, opened
 from softmaxdyn.sweeps.summary import write_summary
@@ -42,10 +43,14 @@ class Runner(Protocol):
 
 
 class Machine(NamedTuple):
-    """An engine: which cells share a program, and what runs them: `make(plan, cells, block, devices)`."""
+    """An engine: which cells share a program, and what runs them: `make(plan, cells, block, devices)`.
+
+    `kernel(plan)` names what else decides the last bits of its numbers in this process.
+    """
 
     families: Callable[[Plan], Sequence[Sequence[int]]]
     make: Callable[[Plan, Sequence[int], int, int], Runner]
+    kernel: Callable[[Plan], str] = lambda plan: JAX
 
 
 class Progress(NamedTuple):
@@ -89,7 +94,7 @@ def execute(
     nearest = next(each for each in (place, *place.parents) if each.exists())
     refuse_too_large(plan, 2 * plan.num_bytes, shutil.disk_usage(nearest).total, "the whole disk holds")
     layout = make_layout(plan, machine.families(plan))
-    with _room(folder), opened(folder, plan) as store:
+    with _room(folder), opened(folder, plan, machine.kernel(plan)) as store:
         finished = store.finished()
         todo, faults = ([], ()) if finished else _missing(store, layout, on_fault)
         kept = len(layout.blocks) - len(todo)
@@ -116,10 +121,11 @@ def assist(plan: Plan, folder: str | Path, team: Team, *, devices: int = 1, mach
     machine = own_machine() if machine is None else machine
     layout = make_layout(plan, machine.families(plan))
     team.meet(_OPEN)
-    store = Store(Path(folder), plan, kept_manifest(Path(folder), plan))
+    kernel = machine.kernel(plan)
+    store = Store(Path(folder), plan, kept_manifest(Path(folder), plan, kernel), kernel)
     with _room(folder):
         if not store.finished():
-            refuse_other_bits(store.folder, store.made, plan)
+            refuse_other_bits(store.folder, store.made, manifest(plan, store.kernel))
             _compute(store, layout, _own(team, layout, _missing(store, layout, None)[0]), machine, devices, None)
 
 
@@ -138,9 +144,9 @@ def _wait_for(store: Store, todo: Sequence[Block], working: Callable[[], bool]) 
 
 def own_machine() -> Machine:
     """The engine of the package."""
-    from softmaxdyn.sweeps.engine import Engine, families
+    from softmaxdyn.sweeps.engine import Engine, families, kernel_of
 
-    return Machine(families, Engine)
+    return Machine(families, Engine, kernel_of)
 
 
 def _missing(

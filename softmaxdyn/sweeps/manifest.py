@@ -17,15 +17,16 @@ import numpy as np
 
 from softmaxdyn.errors import InputError
 from softmaxdyn.results import whole_file
+from softmaxdyn.sweeps import native
 from softmaxdyn.sweeps.plan import Plan
 
 PLAN = "plan.json"
-MADE_WITH = ("jax_version", "jaxlib_version", "numpy_version", "device")
+MADE_WITH = ("jax_version", "jaxlib_version", "numpy_version", "device", "kernel")
 """What else decides the last bits of a number."""
 
 
-def manifest(plan: Plan) -> dict[str, Any]:
-    """What plan.json holds of a plan that is begun now."""
+def manifest(plan: Plan, kernel: str = native.JAX) -> dict[str, Any]:
+    """What plan.json holds of a plan that is begun now, its fast path run by `kernel`."""
     return {
         "sha256": plan.hash,
         "softmaxdyn_version": _version(),
@@ -33,6 +34,7 @@ def manifest(plan: Plan) -> dict[str, Any]:
         "jaxlib_version": jaxlib.__version__,
         "numpy_version": np.__version__,
         "device": jax.devices()[0].device_kind,
+        "kernel": kernel,
         "dtype": plan.dtype,
         "git_commit": git_commit(),
         "cells": len(plan.cells),
@@ -41,14 +43,14 @@ def manifest(plan: Plan) -> dict[str, Any]:
     }
 
 
-def kept_manifest(folder: Path, plan: Plan) -> dict[str, Any]:
+def kept_manifest(folder: Path, plan: Plan, kernel: str = native.JAX) -> dict[str, Any]:
     """The plan.json of a folder, written now if it has none.
 
     Raises InputError for one that is damaged or that belongs to another sweep.
     """
     path = folder / PLAN
     if not path.exists():
-        write_json(path, manifest(plan))
+        write_json(path, manifest(plan, kernel))
     found = read_json(path)
     text = "\n".join([*found["spec"], ""])
     if found["sha256"] != _hash(text, found["softmaxdyn_version"]):
@@ -62,15 +64,15 @@ def kept_manifest(folder: Path, plan: Plan) -> dict[str, Any]:
     raise InputError(f"{str(folder)!r} holds {what}; wanted an empty or a new folder")
 
 
-def refuse_other_bits(folder: Path, found: Mapping[str, Any], plan: Plan) -> None:
+def refuse_other_bits(folder: Path, found: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     """Raises InputError where a sweep was begun with versions or on a device that would give other last bits."""
-    now = manifest(plan)
     for name in MADE_WITH:
         if found[name] != now[name]:
             what = name.removesuffix("_version")
+            how = f" ({native.SWITCH}=0)" if name == "kernel" and found[name] == native.JAX else ""
             raise InputError(
                 f"{str(folder)!r} was begun with {what} {found[name]}, and this is {now[name]}: the rest would not be "
-                f"bit-equal; wanted {what} {found[name]}, or a new folder"
+                f"bit-equal; wanted {what} {found[name]}{how}, or a new folder"
             )
 
 

@@ -16,11 +16,15 @@ from jaxtyping import Int
 from softmaxdyn.algorithms import Algorithm
 from softmaxdyn.configs import with_dtype
 from softmaxdyn.errors import InputError, check_choice, check_integer
+from softmaxdyn.policy import softmax
 from softmaxdyn.problems.setting import Setting
+from softmaxdyn.simulation import Record
 
 NO_SEED = -1  # of a method that draws nothing: it runs once
 VARIABLES = 24  # about how many numbers a recorded step has
 DTYPES = ("float32", "float64")
+RECORDED = tuple(name for name in Record._fields if name not in ("visits", "measures"))
+"""What every family records, unless fields are chosen; its problem's measures come besides."""
 
 _LARGEST_RUN = 2**30  # bytes
 _LARGEST_SEED = 2**31 - 1
@@ -46,6 +50,7 @@ class Plan(NamedTuple):
     """Cells × seeds, each `num_steps` steps long and recorded at every `every`-th.
 
     A method that draws nothing runs once, as seed −1 (NO_SEED). `text` says in lines all that decides the numbers.
+    `fields` are those that are recorded (None: all); what a run ends with is always kept.
     """
 
     cells: tuple[Cell, ...]
@@ -54,6 +59,7 @@ class Plan(NamedTuple):
     every: int
     dtype: str
     text: str
+    fields: tuple[str, ...] | None = None
 
     @property
     def hash(self) -> str:
@@ -84,7 +90,8 @@ class Plan(NamedTuple):
     @property
     def run_bytes(self) -> int:
         """About how large the results of one run are."""
-        return self.num_recorded * VARIABLES * np.dtype(self.dtype).itemsize
+        variables = VARIABLES if self.fields is None else len(self.fields)
+        return self.num_recorded * variables * np.dtype(self.dtype).itemsize
 
     def seeds_of(self, cell: int) -> tuple[int, ...]:
         """The seeds that a cell is run with."""
@@ -93,23 +100,31 @@ class Plan(NamedTuple):
 
 
 def make_plan(
-    cells: Iterable[Cell], *, seeds: Any, num_steps: Any, every: Any, dtype: str, lines: Sequence[str]
+    cells: Iterable[Cell],
+    *,
+    seeds: Any,
+    num_steps: Any,
+    every: Any,
+    dtype: str,
+    lines: Sequence[str],
+    fields: Any = None,
 ) -> Plan:
     """A plan whose text is the numbers of the runs, `lines`, and a digest of what the cells hold.
 
     `seeds` is a count or the seeds themselves. Raises InputError for cells that share their labels, counts below 1,
-    seeds that are negative or come twice, a dtype that is unknown or that JAX is not set up for, and runs too many or
-    too long to hold.
+    seeds that are negative or come twice, a dtype that is unknown or that JAX is not set up for, fields that no cell
+    records, and runs too many or too long to hold.
     """
     cells = tuple(cells)
     _refuse_twins(cells)
     num_steps, every = check_integer("steps", num_steps, 1), check_integer("every", every, 1)
     seeds = check_seeds(seeds)
-    dtype = check_dtype(dtype)
+    dtype, fields = check_dtype(dtype), check_fields(fields, cells)
     counted = seeds == tuple(range(len(seeds)))
     head = [f"steps = {num_steps}", f"every = {every}", f"seeds = {len(seeds) if counted else list(seeds)}"]
-    text = "\n".join([*head, f"dtype = {dtype}", *lines, f"content = {_content(cells, dtype)}", ""])
-    plan = Plan(cells, seeds, num_steps, every, dtype, text)
+    head += [f"dtype = {dtype}"] if fields is None else [f"dtype = {dtype}", f"fields = {', '.join(fields)}"]
+    text = "\n".join([*head, *lines, f"content = {_content(cells, dtype)}", ""])
+    plan = Plan(cells, seeds, num_steps, every, dtype, text, fields)
     if plan.num_runs > _MOST_RUNS:
         raise InputError(f"the sweep has {plan.num_runs:,} runs; wanted at most {_MOST_RUNS:,}: fewer seeds or values")
     if plan.run_bytes > _LARGEST_RUN:
@@ -144,6 +159,30 @@ def check_dtype(dtype: str) -> str:
     if jax.dtypes.canonicalize_dtype(dtype) != np.dtype(dtype):
         raise InputError(f"dtype is {dtype}, but JAX is set to 32 bits; jax.config.update('jax_enable_x64', True)")
     return str(dtype)
+
+
+def check_fields(fields: Any, cells: Sequence[Cell]) -> tuple[str, ...] | None:
+    """The names of the fields to record, in one order; None for all. Raises InputError for any that no cell has."""
+    if fields is None:
+        return None
+    names = [fields] if isinstance(fields, str) else fields
+    if not isinstance(names, list | tuple) or not names or not all(isinstance(name, str) for name in names):
+        raise InputError(f"fields is {fields!r}; wanted a list of names: fields = ['entropy', 'theorem_1']")
+    known = [*RECORDED, *(() if set(names) <= set(RECORDED) else _measures(cells))]
+    for name in names:
+        check_choice("field", name, known)
+        if names.count(name) > 1:
+            raise InputError(f"fields holds {name!r} twice; wanted every field once")
+    return tuple(name for name in known if name in names)
+
+
+def _measures(cells: Sequence[Cell]) -> list[str]:
+    """What the problems of the cells record besides, by name."""
+    settings = {id(cell.setting): cell.setting for cell in cells}.values()
+    found: dict[str, None] = {}
+    for setting in settings:
+        found |= dict.fromkeys(jax.eval_shape(lambda z, s=setting: s.problem.measures(softmax(z)), setting.logits))
+    return sorted(found)
 
 
 def refuse_too_large(plan: Plan, need: int, room: int, where: str) -> None:

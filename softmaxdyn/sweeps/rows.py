@@ -6,6 +6,7 @@ cache for all its steps.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -18,12 +19,16 @@ from softmaxdyn.policy import centred, softmax
 from softmaxdyn.problems import Bandit
 from softmaxdyn.rewards import TrueReward
 from softmaxdyn.simulation import by_state
-from softmaxdyn.sweeps.plan import Cell
+from softmaxdyn.sweeps.plan import RECORDED, Cell
 from softmaxdyn.updates import NaturalPG, VanillaPG
 
 TILE = 2**12  # numbers of a table [K, rows] that stay in the cache
 _LONGEST = 1e3  # |δ| up to which `simulate` takes a step as it is
+_SAME = {"trajectory_entropy": "entropy", "trajectory_change": "entropy_change", "local_change": "entropy_change"}
 _COVARIANCES = ("action_covariance", "sequence_covariance", "normalised_covariance", "token_covariance")
+_BY_STATE = ("entropy", "entropy_change", "lemma_1", "theorem_1", "theorem_2", "remainder", "bound", "kl")
+SUMS = (*_BY_STATE, "expected_return", "covariance")
+"""What is summed over the states of a run at a recorded step, each x as Σ_s w_s x_s."""
 
 
 def fits(cell: Cell) -> bool:
@@ -32,7 +37,7 @@ def fits(cell: Cell) -> bool:
     plain = type(algorithm.update) in (VanillaPG, NaturalPG) and not algorithm.interventions
     estimator = algorithm.estimator
     if (
-        not isinstance(problem, Bandit)
+        type(problem) is not Bandit
         or not plain
         or type(estimator) is not Exact
         or estimator.advantage is not None
@@ -44,8 +49,16 @@ def fits(cell: Cell) -> bool:
     return type(estimator.reward) is TrueReward and bool(reach * longest <= _LONGEST)
 
 
-def run_rows(carry: Any, start: Any, stop: Any, every: Any, *, rows: int) -> tuple[Any, dict[str, Float[Array, "B T"]]]:
-    """`simulation.advance` for a block of B runs that `fits`: (the carry after the steps, Σ_s w_s x_s by field)."""
+def needed(fields: Sequence[str]) -> tuple[str, ...]:
+    """Those of SUMS that the fields are made of; at least one, which tells how many runs and steps there are."""
+    found = {"covariance" if name in _COVARIANCES else _SAME.get(name, name) for name in fields}
+    return tuple(name for name in SUMS if name in found) or SUMS[:1]
+
+
+def run_rows(
+    carry: Any, start: Any, stop: Any, every: Any, *, rows: int, sums: Sequence[str]
+) -> tuple[Any, dict[str, Float[Array, "B T"]]]:
+    """`simulation.advance` for a block of B runs that `fits`: (the carry after the steps, Σ_s w_s x_s for `sums`)."""
     problem, algorithm, logits, key = carry
     runs, states, actions = logits.shape
     natural = type(algorithm.update) is NaturalPG
@@ -80,11 +93,10 @@ def run_rows(carry: Any, start: Any, stop: Any, every: Any, *, rows: int) -> tup
         def look(policy: Any, delta: Array, reward: Array, weight: Array) -> dict[str, Array]:
             """Σ_s w_s x_s of each field, by run."""
             fields = by_state(policy, delta, weight, reward, step_size, 0)
-            fields["weight"] = jnp.ones_like(weight)
             fields["expected_return"] = jnp.sum(policy.prob * reward, 0)
             fields["covariance"] = jnp.sum(policy.prob * policy.centred_log_prob * centred(policy, reward, 0), 0)
-            sums = {name: jnp.where(weight > 0.0, weight * x, 0.0) for name, x in fields.items()}
-            return {name: jnp.sum(x.reshape(runs, width), 1) for name, x in sums.items()}
+            parts = {name: jnp.where(weight > 0.0, weight * fields[name], 0.0) for name in sums}
+            return {name: jnp.sum(x.reshape(runs, width), 1) for name, x in parts.items()}
 
         shapes = jax.eval_shape(lambda: look(softmax(logits, 0), logits, reward, weight[0]))
         record = {name: jnp.zeros(x.shape, x.dtype) for name, x in shapes.items()}
@@ -92,26 +104,29 @@ def run_rows(carry: Any, start: Any, stop: Any, every: Any, *, rows: int) -> tup
         state = jax.lax.fori_loop(start, stop, body, (logits, jnp.int32(-1), jnp.int32(0), record, buffer))
         return state[0], state[-1]
 
-    moved, sums = jax.lax.map(walk, (tiles(logits), tiles(reward), tiles(weight[..., None])))
+    moved, seen = jax.lax.map(walk, (tiles(logits), tiles(reward), tiles(weight[..., None])))
     back = jnp.moveaxis(moved.reshape(count, actions, runs, width), (0, 1), (1, 3)).reshape(runs, -1, actions)
-    return (problem, algorithm, back[:, :states], key), {name: jnp.sum(x, 0).T for name, x in sums.items()}
+    return (problem, algorithm, back[:, :states], key), {name: jnp.sum(x, 0).T for name, x in seen.items()}
 
 
-def as_fields(sums: dict[str, Float[np.ndarray, "B T"]]) -> dict[str, np.ndarray]:
+def as_fields(
+    sums: dict[str, Float[np.ndarray, "B T"]], weight: Float[np.ndarray, "B S"], fields: Sequence[str]
+) -> dict[str, np.ndarray]:
     """The fields of runs seen as one, of the sums that `run_rows` gives; on a bandit the visits do not move.
 
     By NumPy: XLA may or may not turn a division into a product, and the bits are to be the same on any devices.
     """
-    rest = dict(sums)
-    total, covariance, value = rest.pop("weight"), rest.pop("covariance"), rest.pop("expected_return")
-    zero = np.zeros_like(total)
-    whole = {
-        "trajectory_entropy": sums["entropy"],
-        "trajectory_change": sums["entropy_change"],
-        "local_change": sums["entropy_change"],
-        "visitation_change": zero,
-        "visitation_prediction": zero,
-    }
-    means = {name: x / total for name, x in rest.items()}
-    of_tokens = {name: covariance / total if name.startswith("token") else covariance for name in _COVARIANCES}
-    return {"expected_return": value, **means, **whole, **of_tokens, "selected": np.zeros((*zero.shape, 0), zero.dtype)}
+    first = next(iter(sums.values()))
+    nothing = {"visitation_change": np.zeros_like(first), "visitation_prediction": np.zeros_like(first)}
+    nothing["selected"] = np.zeros((*first.shape, 0), first.dtype)
+    total = np.sum(weight, 1, keepdims=True)
+
+    def field(name: str) -> np.ndarray:
+        if name in nothing:
+            return nothing[name]
+        if name in _COVARIANCES:
+            return sums["covariance"] / total if name == "token_covariance" else sums["covariance"]
+        whole = name in _SAME or name == "expected_return"
+        return sums[_SAME.get(name, name)] if whole else sums[name] / total
+
+    return {name: field(name) for name in fields if name in RECORDED}

@@ -4,6 +4,7 @@
     every = 10                 # record every so many of them (default: 1)
     seeds = 20                 # a count, or a list (default: 1)
     dtype = "float64"          # or "float32"
+    fields = ["entropy", "kl"] # what is recorded and computed (default: everything)
 
     [[problem]]                # or problem = "mei"; several tables are a list of problems
     name = "pool"              # a named problem, or a file (its path starts at the folder of the spec)
@@ -51,7 +52,7 @@ _WANTED = {
     "problem": 'problem = "pool" or a table [[problem]] with a name',
     "method": 'method = "rloo" or a table [[method]] with a name',
 }
-_KEYS = ("steps", "every", "seeds", "dtype", "problem", "method")
+_KEYS = ("steps", "every", "seeds", "dtype", "fields", "problem", "method")
 
 
 class Table(NamedTuple):
@@ -104,7 +105,8 @@ def plan_of(spec: Mapping[str, Any], folder: str | Path = ".") -> Plan:
     problems = list(_problems(tables["problem"], Path(folder), dtype))
     methods = [method_choice(table.path, given, dtype) for table in tables["method"] for given in table.combinations()]
     lines = [str(table) for kind in tables.values() for table in kind]
-    return make_plan(_cells(problems, methods), seeds=seeds, num_steps=steps, every=every, dtype=dtype, lines=lines)
+    rest: dict[str, Any] = {"dtype": dtype, "lines": lines, "fields": spec.get("fields")}
+    return make_plan(_cells(problems, methods), seeds=seeds, num_steps=steps, every=every, **rest)
 
 
 def _problems(tables: Sequence[Table], folder: Path, dtype: str) -> Iterator[Choice]:

@@ -17,6 +17,7 @@ import numpy as np
 
 from softmaxdyn.errors import InputError
 from softmaxdyn.results import whole_file
+from softmaxdyn.sweeps import native
 from softmaxdyn.sweeps.layout import Block
 from softmaxdyn.sweeps.manifest import PLAN, kept_manifest, manifest, refuse_other_bits, write_json
 from softmaxdyn.sweeps.plan import Plan
@@ -38,10 +39,11 @@ class Store:
 
     table, summary  the paths of the results
     made            what plan.json says
+    kernel          what runs the fast path now
     """
 
-    def __init__(self, folder: Path, plan: Plan, made: dict[str, Any]) -> None:
-        self.folder, self.plan, self.made, self.hash = folder, plan, made, plan.hash
+    def __init__(self, folder: Path, plan: Plan, made: dict[str, Any], kernel: str = native.JAX) -> None:
+        self.folder, self.plan, self.made, self.kernel, self.hash = folder, plan, made, kernel, plan.hash
         self.table, self.summary = folder / TABLE, folder / SUMMARY
 
     def path(self, block: Block) -> Path:
@@ -85,10 +87,11 @@ class Store:
 
     def go_on(self, fresh: bool) -> None:
         """Before blocks are computed: notes what with if all are, else refuses versions that give other last bits."""
+        now = manifest(self.plan, self.kernel)
         if fresh:
-            self.made = manifest(self.plan)
-            write_json(self.folder / PLAN, self.made)
-        refuse_other_bits(self.folder, self.made, self.plan)
+            self.made = now
+            write_json(self.folder / PLAN, now)
+        refuse_other_bits(self.folder, self.made, now)
 
     def finish(self) -> None:
         """Notes that the table and the summary are whole, with their checksums."""
@@ -116,7 +119,7 @@ class Store:
 
 
 @contextmanager
-def opened(folder: str | Path, plan: Plan) -> Iterator[Store]:
+def opened(folder: str | Path, plan: Plan, kernel: str = native.JAX) -> Iterator[Store]:
     """The folder of a sweep, made if need be, locked, and rid of what a killed process left unfinished.
 
     Raises InputError for a folder that cannot be written, that another process works in, that holds another sweep or
@@ -138,7 +141,7 @@ def opened(folder: str | Path, plan: Plan) -> Iterator[Store]:
             for path in place.iterdir():
                 if _PART.fullmatch(path.name):
                     path.unlink()
-        yield Store(folder, plan, kept_manifest(folder, plan))
+        yield Store(folder, plan, kept_manifest(folder, plan, kernel), kernel)
 
 
 def _take(lock: TextIO, folder: Path) -> None:
