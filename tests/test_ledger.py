@@ -229,7 +229,8 @@ def test_the_command_tells_each_verdict_and_prints_the_table(command, out):
     done = command()
     assert done.exit_code == 0, done.output
     assert done.stderr.splitlines() == ["C1: theorem", "C12: fails"]
-    assert "C1  One is one | really. theorem one = 1" in done.stdout
+    assert "\nC1  theorem\n    One is one | really.\n      one = 1 (wanted 1 … 1)\n" in done.stdout
+    assert "\n2 claims: 1 theorem, 1 fails\n" in done.stdout
     assert done.stdout.splitlines()[-1].startswith(f"wrote {out / 'ledger.md'}, ")
     assert command("c12").stderr.splitlines() == ["C12: fails (kept)"]
 

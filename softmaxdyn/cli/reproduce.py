@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from softmaxdyn.cli.group import main, output_folder, print_table
+from softmaxdyn.cli.group import main, output_folder
 from softmaxdyn.errors import check_integer
 
 
@@ -34,13 +34,15 @@ def reproduce(
     check_integer("--processes", processes, 1)
     wanted = chosen(load_claims(), claims)
     if only_list:
-        print_table({"": [each.id for each in wanted], "claim": [each.statement for each in wanted]}, left=2)
+        click.echo("\n".join(f"{each.id:4}{each.statement}" for each in wanted))
         return
     folder = output_folder(out)
     with _shown(len(wanted)) as report:
-        records = tried([each.id for each in wanted], folder, Size(quick), processes=processes, fresh=fresh, report=report)
+        records = tried(
+            [each.id for each in wanted], folder, Size(quick), processes=processes, fresh=fresh, report=report
+        )
     _print(records)
-    click.echo(f"\nwrote {folder / 'ledger.md'}, {folder / 'ledger.json'} and a page a claim in {folder / 'claims'}")
+    click.echo(f"wrote {folder / 'ledger.md'}, {folder / 'ledger.json'} and a page a claim in {folder / 'claims'}")
 
 
 @contextmanager
@@ -62,13 +64,11 @@ def _shown(total: int) -> Iterator[Callable[[dict[str, Any], bool], None]]:
 
 
 def _print(records: list[dict[str, Any]]) -> None:
-    from softmaxdyn.ledger.pages import number, wanted
+    """A paragraph a claim: the verdict, the statement, the numbers that decide; then how many of each verdict."""
+    from softmaxdyn.ledger.pages import condition, counts, text
 
-    rows: list[tuple[str, str, str, str, str]] = []
     for record in records:
-        deciding = [each for each in record["statistics"] if each["deciding"]]
-        first = (record["id"], record["statement"], record["verdict"])
-        cells = [(f"{each['name']} = {number(each)}", wanted(each)) for each in deciding] or [("", "")]
-        rows += [(*(first if not place else ("", "", "")), *cell) for place, cell in enumerate(cells)]
-    headings = ("", "claim", "verdict", "statistic [95 % interval]", "wanted")
-    print_table(dict(zip(headings, zip(*rows, strict=True), strict=True)), left=5)
+        click.echo(f"\n{record['id']:4}{record['verdict']}{condition(record)}\n    {record['statement']}")
+        deciding = [text(each) for each in record["statistics"] if each["deciding"]]
+        click.echo("\n".join(f"      {line}" for line in deciding or [record["cannot"]]))
+    click.echo(f"\n{len(records)} claims: {counts(records)}")

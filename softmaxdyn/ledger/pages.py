@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from softmaxdyn.ledger.findings import VERDICTS
+from softmaxdyn.ledger.findings import ONLY_WHEN, VERDICTS
 
 
 def page(record: Mapping[str, Any]) -> str:
@@ -27,29 +27,37 @@ def page(record: Mapping[str, Any]) -> str:
 
 def headline(record: Mapping[str, Any]) -> str:
     """The verdict first, then the counterexample where there is one, then what was found."""
-    condition = f" {record['only_when']}" if record["verdict"] == "holds only when" else ""
     reason = f" {record['cannot']}" if record["cannot"] else ""
-    found = [f"**{record['verdict']}{condition}.**{reason}"]
+    found = [f"**{record['verdict']}{condition(record)}.**{reason}"]
     if record["counterexample"]:
         found.append(f"Counterexample: {record['counterexample']}")
     return " ".join([*found, record["says"]]).strip()
 
 
+def condition(record: Mapping[str, Any]) -> str:
+    """What follows the words "holds only when", and nothing after another verdict."""
+    return f" {record['only_when']}" if record["verdict"] == ONLY_WHEN else ""
+
+
+def counts(records: Sequence[Mapping[str, Any]]) -> str:
+    """How many records have each verdict."""
+    found = {each: sum(record["verdict"] == each for record in records) for each in VERDICTS}
+    return ", ".join(f"{count} {each}" for each, count in found.items() if count)
+
+
 def ledger(records: Sequence[Mapping[str, Any]]) -> str:
     """The table of all claims; each id leads to its page."""
-    counts = [f"{sum(record['verdict'] == each for record in records)} {each}" for each in VERDICTS]
     lines = [
         "# The ledger",
         "",
-        f"{len(records)} claims: {', '.join(count for count in counts if not count.startswith('0 '))}.",
+        f"{len(records)} claims: {counts(records)}.",
         "",
         "| | claim | verdict | deciding statistic [95 % interval], wanted | source |",
         "| --- | --- | --- | --- | --- |",
     ]
     for record in records:
         deciding = [text(each) for each in record["statistics"] if each["deciding"]]
-        condition = f" {record['only_when']}" if record["verdict"] == "holds only when" else ""
-        verdict = f"**{record['verdict']}**{condition}"
+        verdict = f"**{record['verdict']}**{condition(record)}"
         link = f"[{record['id']}](claims/{record['id']}.md)"
         cells = [link, record["statement"], verdict, "; ".join(deciding) or record["cannot"], record["source"]]
         lines.append(f"| {' | '.join(cell.replace('|', '∣') for cell in cells)} |")
