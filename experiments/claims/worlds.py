@@ -10,7 +10,10 @@ from softmaxdyn.algorithms import Algorithm
 from softmaxdyn.configs import with_dtype
 from softmaxdyn.files.counts import from_counts
 from softmaxdyn.policy import softmax
+from softmaxdyn.problems.layout import Layout
 from softmaxdyn.problems.named import named
+from softmaxdyn.problems.setting import setting
+from softmaxdyn.problems.token_tree import TokenTree
 from softmaxdyn.simulation import advance, quick_options
 
 PROMPTS = 200
@@ -33,6 +36,19 @@ def realistic_pools(seeds, prompts=PROMPTS, actions=20, correct=5, samples=128):
         passed = np.clip(draw.binomial(samples, draw.beta(0.5, 0.4, prompts)), 1, samples - 1)
         sizes = {"actions": actions, "correct": correct, "spread": 1.0}
         found.append(from_counts(np.full(prompts, samples), passed, options=sizes, seed=seed))
+    return found
+
+
+def trees(seeds, prompts=16, vocabulary=3, depth=4, spread=1.0):
+    """Settings of token trees with an end token, logits N(0, spread²): 5 % to 50 % of a prompt's responses correct."""
+    layout = Layout(prompts, vocabulary, depth, end=True)
+    owner = np.concatenate([np.arange(prompts).repeat(layout.branching**level) for level in range(depth)])
+    found = []
+    for seed in range(seeds):
+        draw = np.random.default_rng(seed)
+        paid = draw.random(layout.shape) < draw.uniform(0.05, 0.5, prompts)[owner][:, None]
+        problem = TokenTree((paid & layout.finishes()).astype(float), vocabulary=vocabulary, depth=depth, end=True)
+        found.append(setting(problem, spread * draw.standard_normal(layout.shape), f"token tree, seed {seed}"))
     return found
 
 
