@@ -91,8 +91,7 @@ def _begin() -> None:
 def _try(source: Path, place: Path, size: Size, made_by: dict[str, str], name: str) -> dict[str, Any]:
     claim = load_claims(source)[name]
     with jax.enable_x64(True):
-        finding = claim.function(size)
-    return keep(place, claim, finding, made_by)
+        return keep(place, claim, claim.function(size), made_by)
 
 
 def _write_ledger(folder: Path, records: list[dict[str, Any]]) -> None:
