@@ -9,8 +9,12 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+from softmaxdyn.ledger import VERDICTS  # noqa: E402
+
 EXAMPLE = re.compile(r"(```python\n(.*?)```\n+```text\n)(.*?)(```)", re.DOTALL)
-TABLE = re.compile(r"(<!-- (accuracy|sharing|performance) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+TABLE = re.compile(r"(<!-- (accuracy|sharing|performance|ledger) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 SHARES = (0.0, 0.1, 0.3, 0.5, 1.0)
 
 
@@ -68,7 +72,19 @@ def performance() -> str:
     return "\n".join(lines) + "\n"
 
 
-TABLES = {"accuracy": accuracy, "sharing": sharing, "performance": performance}
+def ledger() -> str:
+    """How many claims have each verdict, and the claims themselves under it, from figures/ledger.json."""
+    records = json.loads((ROOT / "figures" / "ledger.json").read_text("utf-8"))
+    lines = ["| verdict | | claims |", "| --- | --- | --- |"]
+    for verdict in VERDICTS:
+        found = [record["id"] for record in records if record["verdict"] == verdict]
+        if found:
+            links = " ".join(f"[{each}](figures/claims/{each}.md)" for each in found)
+            lines.append(f"| {verdict} | {len(found)} | {links} |")
+    return "\n".join(lines) + "\n"
+
+
+TABLES = {"ledger": ledger, "accuracy": accuracy, "sharing": sharing, "performance": performance}
 
 
 def main() -> None:
