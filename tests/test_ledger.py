@@ -199,6 +199,14 @@ def test_what_is_there_is_kept_and_what_is_damaged_or_of_other_source_is_made_ag
     assert seen == [("C1", False), ("C12", False)]
 
 
+def test_the_ledger_keeps_the_claims_that_were_not_asked_for(source, out):
+    before = reproduction.reproduce([], out, Size(quick=True), source=source)
+    (source / "plain.py").write_text((source / "plain.py").read_text("utf-8") + "\n# another\n", "utf-8")
+    (again,) = reproduction.reproduce(["C1"], out, Size(quick=True), source=source)
+    assert json.loads((out / "ledger.json").read_text("utf-8")) == [again, before[1]]
+    assert again["made_by"]["source"] != before[1]["made_by"]["source"]
+
+
 def test_a_ledger_of_another_size_or_version_is_named(source, out, monkeypatch):
     reproduction.reproduce(["C1"], out, Size(quick=True), source=source)
     want = r"holds a quick ledger of softmaxdyn \S+, and this would be a full one of \S+; pass another --out FOLDER"

@@ -65,7 +65,7 @@ def _scaled(setting, scale):
     "C25",
     "The entropy bonus is sensitive to its coefficient: less than a decade of it lies between no effect and an "
     "explosion.",
-    source=f"{CUI}, section 4.1, figure 7",
+    source=f"{CUI}, section 4.1, figure 9",
     threshold="the coefficients at which H at the end is .1 and .9 of log K lie within one decade",
 )
 def the_bonus_is_sensitive(size):
@@ -143,7 +143,7 @@ def largest_fall(values):
 @claim(
     "C26",
     "A KL penalty to the start keeps the entropy up, the more the larger its β, and costs return.",
-    source=f"{CUI}, section 4.1, figure 8",
+    source=f"{CUI}, section 4.1, figure 10",
     threshold="at the fixed points R(β) is decreasing and H(β) increasing",
 )
 def the_reference_keeps_entropy_and_costs_return(size):

@@ -18,7 +18,7 @@ from softmaxdyn.errors import check_integer
 @click.option("--quick", is_flag=True, help="All of them in minutes: fewer seeds, steps and prompts.")
 @click.option("--out", metavar="FOLDER", help="An existing folder for the ledger. Default: softmaxdyn-out.")
 @click.option("--processes", type=int, default=os.cpu_count() or 1, show_default="all cores", help="Claims at a time.")
-@click.option("--fresh", is_flag=True, help="Try again what the folder holds already.")
+@click.option("--fresh", is_flag=True, help="Begin anew: forget what the folder holds.")
 @click.option("--list", "only_list", is_flag=True, help="Print the claims and try none.")
 def reproduce(
     claims: tuple[str, ...], quick: bool, out: str | None, processes: int, fresh: bool, only_list: bool

@@ -59,7 +59,7 @@ def as_record(claim: Claim, finding: Finding, made_by: Mapping[str, str]) -> dic
 
 
 def kept_records(folder: Path, made_by: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-    """The records of the folder that are of the same source and versions, by id.
+    """The records that the folder holds, by id; one that is damaged is not among them.
 
     Raises InputError for one of another version of softmaxdyn or another size: its ledger must not be mixed with this.
     """
@@ -76,8 +76,7 @@ def kept_records(folder: Path, made_by: Mapping[str, str]) -> dict[str, dict[str
                 f"{str(folder)!r} holds a {size} ledger of softmaxdyn {version}, and this would be a {made_by['size']} "
                 f"one of {made_by['softmaxdyn']}; pass another --out FOLDER, or --fresh to replace it"
             )
-        if made == dict(made_by):
-            found[path.stem] = record
+        found[path.stem] = record
     return found
 
 

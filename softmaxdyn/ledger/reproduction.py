@@ -35,14 +35,15 @@ def reproduce(
     """The records of the claims of these names, in order, all if there are none; `source` is the folder of claims.
 
     `report(record, kept)` is called with each as soon as it is there. A claim that the folder has of the same source
-    and versions is kept, so that a stopped call goes on; `fresh` tries all again. Then ledger.json and ledger.md are
-    written, of every record that the folder holds. Raises InputError for an unknown name, and for a folder with the
-    ledger of another version or size.
+    and versions is kept, so that a stopped call goes on; `fresh` forgets all that it has. Then ledger.json and
+    ledger.md are written, of every record that the folder holds, those of older source too. Raises InputError for an
+    unknown name, and for a folder with the ledger of another version or size.
     """
     source, place = claims_folder() if source is None else source, folder / "claims"
     claims = chosen(load_claims(source), names)
     made_by = maker(size, source_hash(source))
-    kept = {} if fresh else kept_records(place, made_by)
+    there = {} if fresh else kept_records(place, made_by)
+    kept = {name: record for name, record in there.items() if record["made_by"] == made_by}
     place.mkdir(exist_ok=True)
     if fresh:
         for path in place.glob("C*.json"):
@@ -54,7 +55,7 @@ def reproduce(
     for record in _tried(missing, partial(_try, source, place, size, made_by), processes):
         found[record["id"]] = record
         report(record, False)
-    _write_ledger(folder, sorted({**kept, **found}.values(), key=lambda record: int(record["id"][1:])))
+    _write_ledger(folder, sorted({**there, **found}.values(), key=lambda record: int(record["id"][1:])))
     return [found[claim.id] for claim in claims]
 
 

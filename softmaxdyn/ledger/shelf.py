@@ -59,6 +59,7 @@ def _tidy(name: str) -> str:
 
 
 def source_hash(folder: Path) -> str:
-    """Of all source files of the package and of the claims in `folder`: what a finding depends on."""
-    files = sorted({*Path(__file__).parents[1].rglob("*.py"), *folder.rglob("*.py")})
+    """Of the source files of the package, its commands left out, and of the claims in `folder`."""
+    package = Path(__file__).parents[1]
+    files = sorted({*package.rglob("*.py"), *folder.rglob("*.py")} - {*(package / "cli").rglob("*.py")})
     return sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:16]
