@@ -263,6 +263,7 @@ def cov_methods_have_the_higher_return(size):
             mean(f"share of the drawn states pushed, {name}", pushed_share, deciding=False),
         ]
     at = {name: f"{value[each].mean():.3f}" for name, each in best.items()}
+    few = {name: f"{value[name, 2e-2].mean():.3f}" for name in ("Clip-Cov", "KL-Cov")}
     part = {name: f"{found[1].mean():.0%}" for name, found in added.items()}
     shown = {"GRPO": base, **{f"{name} {x:g}": runs[name, x] for name, x in best.values()}}
     return Finding(
@@ -272,9 +273,11 @@ def cov_methods_have_the_higher_return(size):
         if min(each.value for each in statistics[:2]) < 0.0
         else "",
         says=f"At 0.5 nats J is {at['entropy bonus']} with the best bonus, {plain.mean():.3f} with none, "
-        f"{at['Clip-Cov']} with Clip-Cov and {at['KL-Cov']} with KL-Cov. The bonus pushes {part['entropy bonus']} of "
-        f"the states, Clip-Cov {part['Clip-Cov']}, KL-Cov {part['KL-Cov']}.",
-        boundary="Strengths compared at their best: " + ", ".join(f"{name} {x:g}" for name, x in best.values()) + ".",
+        f"{at['Clip-Cov']} with Clip-Cov and {at['KL-Cov']} with KL-Cov. The bonus pushes "
+        f"{part['entropy bonus']} of the states drawn, Clip-Cov {part['Clip-Cov']}, KL-Cov {part['KL-Cov']}.",
+        boundary="The best strengths are "
+        + ", ".join(f"{name} {x:g}" for name, x in best.values())
+        + f"; Clip-Cov and KL-Cov on 2 % of the tokens have {few['Clip-Cov']} and {few['KL-Cov']}.",
         meaning="How many tokens a control touches does not say what it costs: compare returns at equal entropy, each "
         "control at its best strength.",
         table=path_table(shown),
@@ -283,7 +286,7 @@ def cov_methods_have_the_higher_return(size):
 
 
 def additions(size, name, strength):
-    """(cosine of what a control adds to the push with what a bonus adds, share of the drawn states where it adds) [N]."""
+    """(cosine of what a control adds to the push with what a bonus adds, share of drawn states where it adds) [N]."""
     settings = pools(size.seeds, size(100, 40))
     problem, logits = stacked(settings)
     groups = logits.shape[1]

@@ -23,7 +23,7 @@ from softmaxdyn.sweeps.plan import RECORDED, Cell, Plan
 from softmaxdyn.sweeps.rows import as_fields, fits, needed
 
 _ROWS = 64  # recorded steps a call
-_BUFFER = 2**17  # numbers of a field that a call of the native kernel records, if they are more steps than that
+_BUFFER = 2**19  # numbers of a field that a call of the native kernel records, if they are more steps than that
 _SHORT = 2 * 10**6  # steps × numbers of the tables up to which compiling quickly beats compiling well
 _BY_STATE = ("entropy", "entropy_change", "lemma_1", "theorem_1", "theorem_2", "remainder", "bound", "kl")
 
@@ -86,7 +86,7 @@ class Engine:
             carry, buffer = self._program("go", length)(carry, np.int32(start), np.int32(stop), np.int32(every))
             parts.append({name: np.asarray(x)[:, : -(-(stop - start) // every)] for name, x in buffer.items()})
         ends = {name: np.asarray(x) for name, x in self._program("end")(carry).items()}
-        fields = {name: np.concatenate([part[name] for part in parts], 1) for name in parts[0]}
+        fields = {name: joined([part[name] for part in parts], 1) for name in parts[0]}
         if self.by_rows:
             fields = as_fields(fields, np.asarray(carry[0].weights), self.fields)
         return fields | ends
@@ -143,6 +143,11 @@ class Engine:
 
     def _end(self, carry: Any) -> dict[str, Array]:
         return jax.vmap(lambda problem, algorithm, logits, key: ended(problem, softmax(logits)))(*carry)
+
+
+def joined(parts: Sequence[np.ndarray], axis: int) -> np.ndarray:
+    """The parts along `axis`; a single one as it is."""
+    return parts[0] if len(parts) == 1 else np.concatenate(parts, axis)
 
 
 def as_one(record: Record) -> dict[str, Array]:

@@ -70,11 +70,12 @@ def call_size(plan: Plan, cell: int, num_runs: int) -> int:
     """Runs that one call of the engine takes on a device, in a family of `num_runs` with that cell.
 
     Few enough for the cache, for the memory and to stop often; an eighth of the family unless that is too little to be
-    worth a call, so that devices can share it.
+    worth a call, so that devices can share it; and all calls alike.
     """
     table = max(1, plan.cells[cell].setting.logits.size)
     most = min(CALL_NUMBERS // table, CALL_BYTES // plan.run_bytes, WORK // _work(plan, cell), MOST)
-    return max(1, min(most, num_runs, max(-(-num_runs // 8), CALL_NUMBERS // 4 // table)))
+    size = max(1, min(most, num_runs, max(-(-num_runs // 8), CALL_NUMBERS // 4 // table)))
+    return -(-num_runs // -(-num_runs // size))
 
 
 def _work(plan: Plan, cell: int) -> int:

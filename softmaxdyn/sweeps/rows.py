@@ -117,16 +117,19 @@ def as_fields(
     By NumPy: XLA may or may not turn a division into a product, and the bits are to be the same on any devices.
     """
     first = next(iter(sums.values()))
-    nothing = {"visitation_change": np.zeros_like(first), "visitation_prediction": np.zeros_like(first)}
-    nothing["selected"] = np.zeros((*first.shape, 0), first.dtype)
     total = np.sum(weight, 1, keepdims=True)
 
+    def mean(name: str) -> np.ndarray:
+        return sums[name] if np.all(total == 1.0) else sums[name] / total
+
     def field(name: str) -> np.ndarray:
-        if name in nothing:
-            return nothing[name]
+        if name.startswith("visitation"):
+            return np.zeros_like(first)
+        if name == "selected":
+            return np.zeros((*first.shape, 0), first.dtype)
         if name in _COVARIANCES:
-            return sums["covariance"] / total if name == "token_covariance" else sums["covariance"]
+            return mean("covariance") if name == "token_covariance" else sums["covariance"]
         whole = name in _SAME or name == "expected_return"
-        return sums[_SAME.get(name, name)] if whole else sums[name] / total
+        return sums[_SAME.get(name, name)] if whole else mean(name)
 
     return {name: field(name) for name in fields if name in RECORDED}
