@@ -30,7 +30,7 @@ PLAIN = '''
         import numpy as np
         values = np.random.default_rng(0).standard_normal(size.seeds)
         return Finding(
-            (mean("mean", values, at_least=3.0),),
+            (mean("|mean|", values, at_least=3.0),),
             counterexample="the first number is 0.1.",
             table={"value": values},
             panels=(lambda ax: ax.plot(values),) * 2,
@@ -167,7 +167,9 @@ def test_every_claim_has_a_page_a_record_and_the_rest_where_there_is_one(source,
     assert "[C1](claims/C1.md) | One is one ∣ really." in table
     csv = np.loadtxt(out / "claims" / "C12.csv", skiprows=1)
     assert np.array_equal(csv, np.random.default_rng(0).standard_normal(10))
-    assert "**fails.** Counterexample: the first number is 0.1." in (out / "claims" / "C12.md").read_text("utf-8")
+    page = (out / "claims" / "C12.md").read_text("utf-8")
+    assert "**fails.** Counterexample: the first number is 0.1." in page
+    assert "\n| ∣mean∣ | " in page
 
 
 def test_the_same_seed_gives_the_same_bytes_in_any_number_of_processes(source, out, tmp_path):

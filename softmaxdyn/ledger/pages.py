@@ -60,7 +60,7 @@ def ledger(records: Sequence[Mapping[str, Any]]) -> str:
         verdict = f"**{record['verdict']}**{condition(record)}"
         link = f"[{record['id']}](claims/{record['id']}.md)"
         cells = [link, record["statement"], verdict, "; ".join(deciding) or record["cannot"], record["source"]]
-        lines.append(f"| {' | '.join(cell.replace('|', '∣') for cell in cells)} |")
+        lines.append(_row(cells))
     made = records[0]["made_by"] if records else {}
     lines += ["", f"Made by softmaxdyn {made.get('softmaxdyn')}, {made.get('size')} size: `softmaxdyn reproduce`."]
     return "\n".join(lines) + "\n"
@@ -101,5 +101,10 @@ def _statistics(statistics: Sequence[Mapping[str, Any]]) -> str:
             str(each["seeds"] or "–"),
             "yes" if each["deciding"] else "no",
         ]
-        lines.append(f"| {' | '.join(cells)} |")
+        lines.append(_row(cells))
     return "\n".join(lines)
+
+
+def _row(cells: Sequence[str]) -> str:
+    """A row of a table; a bar in a cell would end it."""
+    return f"| {' | '.join(cell.replace('|', '∣') for cell in cells)} |"
