@@ -62,8 +62,9 @@ for name, rival in rivals.items():
     print(f"{name:12} R² = {rival.fit.r_squared:.5f}   AIC = {rival.aic:.1f}")
 figure, ax = plt.subplots(figsize=(5.0, 3.0), layout="constrained")
 ax.plot(entropy[::5], reward[::5], ".", color="0.4", label="run")
-for (name, rival), style in zip(rivals.items(), ("-", "--", ":", "-."), strict=True):
-    ax.plot(entropy, rival.fit.form.predict(rival.fit.vector, entropy), style, label=name)
+styles = (("-", "#0072B2"), ("--", "#D55E00"), (":", "#009E73"), ("-.", "#CC79A7"))
+for (name, rival), (style, colour) in zip(rivals.items(), styles, strict=True):
+    ax.plot(entropy, rival.fit.form.predict(rival.fit.vector, entropy), style, color=colour, label=name)
 ax.set(xlabel="entropy, H (nats)", ylabel="reward, R")
 ax.legend(frameon=False, fontsize=8)
 plt.show()
