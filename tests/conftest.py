@@ -24,7 +24,7 @@ install_import_hook("softmaxdyn", "tests.typechecker.checked")  # before any tes
 slow_first_call = [HealthCheck.too_slow]  # the first example compiles
 settings.register_profile(
     "ci",
-    max_examples=30,
+    max_examples=20,
     deadline=None,
     derandomize=True,
     print_blob=True,
