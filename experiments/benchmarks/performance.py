@@ -155,13 +155,13 @@ def draw(report: dict[str, Any], stem: Path) -> None:
                     places = [(ns[road], place) for place, road in enumerate(roads) if road in ns]
                     ax.plot(*zip(*places, strict=True), label=f"{dtype}, {name}", **look)
             ax.set_xscale("log")
-            _rows(ax, roads, f"K = {arms} (ns a number)")
+            _rows(ax, roads, f"K = {arms} (ns)")
         axes[1].tick_params(labelleft=False)
         names = list(report["sampled"])
         look = {"color": plots.COLOURS[2], "marker": "D", "markersize": 4, "linestyle": ""}
         axes[2].plot(list(report["sampled"].values()), range(len(names)), label="sampled, float32, 1 core", **look)
         axes[2].set_xlim(left=0.0)
-        _rows(axes[2], names, "sampled (ns a token)")
+        _rows(axes[2], names, "a token (ns)")
         handles = [ax.get_legend_handles_labels()[0] for ax in (axes[0], axes[2])]
         figure.legend(handles=[*handles[0], *handles[1]], loc="outside upper center", ncols=5)
     plots.save_figure(figure, stem)
