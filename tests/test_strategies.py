@@ -43,6 +43,7 @@ def test_the_remainder_never_exceeds_its_bound(logits, delta):
     assert abs(remainder(logits, delta)) <= remainder_bound(logits, delta) * (1 + 1e-12)
 
 
+@settings(max_examples=100)  # Hypothesis's own default
 @given(policies())
 def rewarding_an_action_of_above_uniform_probability_lowers_the_entropy(logits):
     above = probs(logits) > 1 / NUM_ACTIONS + 1e-9
