@@ -220,6 +220,15 @@ def test_a_ledger_of_another_size_or_version_is_named(source, out, monkeypatch):
     assert reproduction.reproduce(["C1"], out, Size(), source=source, fresh=True)[0]["verdict"] == "theorem"
 
 
+def test_a_cloud_of_points_is_an_image_in_the_svg_and_a_line_a_path(source, out):
+    cloud = textwrap.dedent(PLAIN).replace("ax.plot(values)", "ax.plot(np.arange(5000.0) % 7, '.')")
+    (source / "plain.py").write_text(cloud.replace('"""Claims that cost nothing."""', "import numpy as np"), "utf-8")
+    reproduction.reproduce(["C12"], out, Size(quick=True), source=source)
+    text = (out / "claims" / "C12.svg").read_text("utf-8")
+    assert "data:image/png;base64" in text
+    assert len(text) < 100_000
+
+
 def test_columns_of_different_lengths_are_refused(source, out):
     (source / "plain.py").write_text(textwrap.dedent(PLAIN).replace('{"value": values}', '{"a": [1], "b": [1, 2]}'))
     with pytest.raises(InputError, match=r"the columns of C12 have lengths \{'a': 1, 'b': 2\}; wanted one length"):

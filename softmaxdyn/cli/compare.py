@@ -24,6 +24,7 @@ from softmaxdyn.cli.group import (
     refuse_no_place,
 )
 from softmaxdyn.comparison import Card, Row, report_card
+from softmaxdyn.diagnostics import plain
 from softmaxdyn.errors import InputError, check_choice, check_integer, check_number
 from softmaxdyn.estimators import Sampled
 from softmaxdyn.interventions import Intervention
@@ -167,12 +168,4 @@ def _interval(value: tuple[float, float, float], sign: str = "") -> str:
 
 def _plain(card: Card) -> Mapping[str, Any]:
     """The card without its paths, as JSON takes it: NaN becomes null."""
-
-    def clean(value: Any) -> Any:
-        if isinstance(value, float):
-            return value if np.isfinite(value) else None
-        if hasattr(value, "_asdict"):
-            return {key: clean(part) for key, part in value._asdict().items()}
-        return [clean(part) for part in value] if isinstance(value, tuple) else value
-
-    return {name: clean(value) for name, value in card._asdict().items() if name != "paths"}
+    return {name: plain(value) for name, value in card._asdict().items() if name != "paths"}

@@ -11,6 +11,7 @@ import click
 
 from softmaxdyn import verification
 from softmaxdyn.cli.group import LONG, main, print_table, progress, refuse_no_place
+from softmaxdyn.diagnostics import plain
 from softmaxdyn.errors import check_integer
 from softmaxdyn.results import whole_file
 from softmaxdyn.verification import DTYPES, FEWEST, Verdict
@@ -65,5 +66,10 @@ def _wanted(verdict: Verdict) -> str:
 def _plain(verdicts: list[Verdict], seed: int, cases: int) -> dict[str, Any]:
     """The verdicts as JSON takes them: numbers that are not finite become null."""
     rows = [{**verdict._asdict(), "holds": verdict.holds} for verdict in verdicts]
-    clean = [{k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in row.items()} for row in rows]
-    return {"seed": seed, "cases": cases, "violated": sum(not verdict.holds for verdict in verdicts), "verdicts": clean}
+    content = {
+        "seed": seed,
+        "cases": cases,
+        "violated": sum(not verdict.holds for verdict in verdicts),
+        "verdicts": rows,
+    }
+    return dict(plain(content))

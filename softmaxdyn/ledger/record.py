@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,13 +11,15 @@ from typing import Any
 import jax
 import numpy as np
 
+from softmaxdyn.diagnostics import plain
 from softmaxdyn.errors import InputError
-from softmaxdyn.ledger.findings import Claim, Finding, Size, Statistic, verdict
+from softmaxdyn.ledger.findings import Claim, Finding, Size, verdict
 from softmaxdyn.ledger.pages import page
 from softmaxdyn.plots import panels, save_figure
 from softmaxdyn.results import whole_file
 
 HEIGHT = 2.6  # inches of a figure
+MOST_POINTS = 1000  # of a line that an SVG keeps as a path: a cloud of thousands weighs a megabyte
 _WORDS = ("says", "boundary", "meaning", "only_when", "cannot", "counterexample")
 
 
@@ -49,7 +50,7 @@ def as_record(claim: Claim, finding: Finding, made_by: Mapping[str, str]) -> dic
         "source": claim.source,
         "threshold": claim.threshold,
         "verdict": verdict(claim, finding),
-        "statistics": [_plain(statistic) for statistic in finding.statistics],
+        "statistics": plain(finding.statistics),
         **{word: getattr(finding, word) for word in _WORDS},
         "experiment": claim.experiment,
         "figure": bool(finding.panels),
@@ -89,6 +90,8 @@ def _figure(finding: Finding) -> Any:
     with panels(1, len(finding.panels), HEIGHT) as (figure, (axes,)):
         for draw, ax in zip(finding.panels, axes, strict=True):
             draw(ax)
+            for line in ax.lines:
+                line.set_rasterized(np.size(line.get_xdata()) > MOST_POINTS)
     return figure
 
 
@@ -100,12 +103,6 @@ def _csv(claim: Claim, table: Mapping[str, Any]) -> str:
     if len(set(lengths.values())) > 1:
         raise InputError(f"the columns of {claim.id} have lengths {lengths}; wanted one length")
     return str(pd.DataFrame(columns).to_csv(index=False, lineterminator="\n"))
-
-
-def _plain(statistic: Statistic) -> dict[str, Any]:
-    return {
-        name: None if isinstance(x, float) and not math.isfinite(x) else x for name, x in statistic._asdict().items()
-    }
 
 
 def _write(path: Path, text: str) -> None:
