@@ -19,7 +19,7 @@ from softmaxdyn.plots import panels, save_figure
 from softmaxdyn.results import whole_file
 
 HEIGHT = 2.6  # inches of a figure
-MOST_POINTS = 1000  # of a line that an SVG keeps as a path: a cloud of thousands weighs a megabyte
+MOST_POINTS = 200  # of a cloud that an SVG keeps as shapes: thousands weigh a megabyte
 _WORDS = ("says", "boundary", "meaning", "only_when", "cannot", "counterexample")
 
 
@@ -91,7 +91,8 @@ def _figure(finding: Finding) -> Any:
         for draw, ax in zip(finding.panels, axes, strict=True):
             draw(ax)
             for line in ax.lines:
-                line.set_rasterized(np.size(line.get_xdata()) > MOST_POINTS)
+                alone = line.get_linestyle() == "None"
+                line.set_rasterized(alone and np.size(line.get_xdata()) > MOST_POINTS)
     return figure
 
 
