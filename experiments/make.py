@@ -1,4 +1,4 @@
-"""Remakes every figure and every number of the README and of figures/, the ledger too: one command, an hour."""
+"""Remakes every figure and every number of the README, the documentation and figures/: one command, an hour."""
 
 import subprocess
 import sys
@@ -21,7 +21,7 @@ SCRIPTS = [
     *scripts_of("paper"),
 ]
 LEDGER = ["-m", "softmaxdyn", "reproduce", "--out", str(FIGURES)]
-QUOTES = "readme.py"  # quotes the others
+QUOTES = "pages.py"  # quotes the others
 
 
 def main() -> None:

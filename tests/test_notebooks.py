@@ -1,6 +1,6 @@
 """The notebooks: paired, without outputs; exercises that can be solved, and checks that say what is wrong.
 
-They are run from top to bottom by experiments/notebooks/run.py.
+They are run from top to bottom by experiments/notebooks/run.py and experiments/docs/build.py.
 """
 
 import re

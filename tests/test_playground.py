@@ -5,6 +5,7 @@ All cases go through one process of node: they are written by the package, evalu
 
 import contextlib
 import functools
+import html
 import io
 import json
 import re
@@ -295,6 +296,10 @@ def random_links():
 HARD = list(hard_cases())
 DRAWN = drawn_cases()
 LINKS = list(random_links())
+LESSONS = re.findall(
+    r'<a href="playground/index.html(#.+?)"><code>(.+?)</code></a>',
+    html.unescape((ROOT / "experiments" / "docs" / "teaching.md").read_text("utf-8")),
+)
 
 
 @pytest.fixture(scope="module")
@@ -305,7 +310,7 @@ def answers():
     cases = {
         "formulas": [row for table in HARD for row in rows_of(written(table))],
         "pushes": [row | {"methods": methods, "size": SIZE} for row in rows_of(written(DRAWN))],
-        "links": [*NONSENSE, *LINKS],
+        "links": [*NONSENSE, *LINKS, *(link for link, _ in LESSONS)],
         "runs": [*RUNS, *NAMED],
         "numbersRead": list(TYPED),
         "fits": [
@@ -424,13 +429,20 @@ def test_what_a_link_says_is_read_and_what_is_no_use_is_named(answers):
 
 @needs_node
 def test_a_link_holds_the_whole_state(answers):
-    for fragment, answer in zip(LINKS, answers["links"][len(NONSENSE) :], strict=True):
+    for fragment, answer in zip(LINKS, answers["links"][len(NONSENSE) :], strict=False):
         assert (answer["ignored"], answer["same"], answer["again"]) == ([], True, [])
         given = dict(pair.split("=") for pair in fragment[1:].split("&"))
         state = answer["state"]
         assert state["logits"] == [float(x) for x in given["z"].split(",")]
         assert state["reference"] == [float(x) for x in given["ref"].split(",")]
         assert (state["method"], state["seed"], state["at"]) == (given["method"], int(given["seed"]), int(given["at"]))
+
+
+@needs_node
+def test_the_links_of_the_lessons_are_shown_as_they_are_and_understood(answers):
+    assert len(LESSONS) == 7
+    assert [shown for _, shown in LESSONS] == [link for link, _ in LESSONS]
+    assert [answer["ignored"] for answer in answers["links"][-len(LESSONS) :]] == [[]] * len(LESSONS)
 
 
 @needs_node
@@ -526,6 +538,20 @@ def test_play_opens_the_browser_unless_told_not_to(no_wait):
     assert no_wait[0] in printed
     CliRunner().invoke(cli.main, ["play", "--no-browser"])
     assert len(no_wait) == 1
+
+
+def test_play_opens_the_state_of_a_link_from_elsewhere(no_wait):
+    for link in ("http://127.0.0.1:1/#z=0,0,0&r=1,0,0", "#z=0,0,0&r=1,0,0"):
+        printed = CliRunner().invoke(cli.main, ["play", link]).output
+        assert re.search(r"http://127\.0\.0\.1:\d+/#z=0,0,0&r=1,0,0 ", printed)
+    assert [address.partition("/#")[2] for address in no_wait] == ["z=0,0,0&r=1,0,0"] * 2
+
+
+def test_a_link_without_a_state_is_one_line(no_wait):
+    done = CliRunner().invoke(cli.main, ["play", "http://127.0.0.1:1/"])
+    line = "softmaxdyn: 'http://127.0.0.1:1/' has no part after #; wanted a link of the playground, in quotes, such as"
+    assert (done.exit_code, done.stderr) == (2, f"{line} '#z=0,0,0'\n")
+    assert no_wait == []
 
 
 def test_a_port_in_use_is_one_line():

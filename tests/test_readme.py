@@ -1,4 +1,4 @@
-"""What the README says is what the code does."""
+"""What the README and the tables of the documentation say is what the code does."""
 
 import importlib.util
 import re
@@ -6,19 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from softmaxdyn.sweeps.spec import read_spec
-
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "README.md").read_text()
-SPEC = importlib.util.spec_from_file_location("readme", ROOT / "experiments" / "readme.py")
-readme = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(readme)
-EXAMPLES = [(found[2], found[3]) for found in readme.EXAMPLE.finditer(TEXT)]
+SPEC = importlib.util.spec_from_file_location("pages", ROOT / "experiments" / "pages.py")
+pages = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(pages)
+EXAMPLES = [(found[2], found[3]) for found in pages.EXAMPLE.finditer(TEXT)]
 
 
 @pytest.mark.parametrize(("code", "output"), EXAMPLES)
 def test_every_example_prints_what_stands_under_it(code, output):
-    assert readme.printed(code) == output
+    assert pages.printed(code) == output
 
 
 def test_the_first_screen_holds_an_example_of_ten_lines():
@@ -34,13 +32,10 @@ def test_every_local_link_leads_somewhere():
 
 
 def test_the_tables_are_those_of_the_recorded_figures():
-    tables = {found[2]: found[3] for found in readme.TABLE.finditer(TEXT)}
-    assert tables == {name: write() for name, write in readme.TABLES.items()}
+    tables = [found for page in pages.PAGES for found in pages.TABLE.finditer(page.read_text("utf-8"))]
+    assert sorted(found[2] for found in tables) == sorted(pages.TABLES)
+    assert [found[2] for found in tables if found[3] != pages.TABLES[found[2]]()] == [], "run experiments/pages.py"
 
 
-def test_the_sweep_is_one_that_can_be_read(tmp_path):
-    (spec,) = re.findall(r"```toml\n(.*?)```", TEXT, re.DOTALL)
-    (tmp_path / "grid.toml").write_text(spec)
-    plan = read_spec(tmp_path / "grid.toml")
-    assert len(plan.cells) == 2 * (2 * 2 + 1)
-    assert plan.num_runs == 20 * len(plan.cells)
+def test_the_readme_is_short():
+    assert len(TEXT.splitlines()) <= 160

@@ -7,11 +7,18 @@ import softmaxdyn
 project = "softmaxdyn"
 author = copyright = "softmaxdyn contributors"
 release = version = softmaxdyn.__version__
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.viewcode"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.viewcode"]
 myst_heading_anchors = 3
 myst_enable_extensions = ["colon_fence"]
-exclude_patterns = ["build.py"]
+nb_execution_mode = "force"
+nb_execution_raise_on_error = True
+nb_execution_timeout = 600
+nb_output_stderr = "error"
+exclude_patterns = ["as_it_is"]
+html_extra_path = ["as_it_is"]
 html_theme = "furo"
+html_static_path = ["static"]
+html_css_files = ["wide.css"]
 html_title = f"softmaxdyn {release}"
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"

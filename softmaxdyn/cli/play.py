@@ -19,16 +19,31 @@ PAGE = Path(__file__).parents[1] / "playground"
 
 
 @main.command()
+@click.argument("link", default="")
 @click.option("--port", type=int, default=0, help="Of 127.0.0.1; by default a free one.")
 @click.option("--no-browser", is_flag=True, help="Only print the address.")
-def play(port: int, no_browser: bool) -> None:
-    """Drag policies, set rewards, take steps: the playground, in the browser. Ctrl-C ends it."""
+def play(link: str, port: int, no_browser: bool) -> None:
+    """Drag policies, set rewards, take steps: the playground, in the browser. Ctrl-C ends it.
+
+    LINK is one copied from the page, of this machine or another, or its part from # on; quote it.
+    """
+    state = fragment(link)
     with serve(port) as server:
-        address = f"http://127.0.0.1:{server.server_port}/"
+        address = f"http://127.0.0.1:{server.server_port}/{state}"
         click.echo(f"the playground is at {address} (Ctrl-C ends it)")
         if not no_browser:
             webbrowser.open(address)
         wait(server)
+
+
+def fragment(link: str) -> str:
+    """A link from its # on, which holds the state of the page. Raises InputError where there is none."""
+    start, mark, state = link.partition("#")
+    if start and not mark:
+        raise InputError(
+            f"{link[:60]!r} has no part after #; wanted a link of the playground, in quotes, such as '#z=0,0,0'"
+        )
+    return mark + state
 
 
 def serve(port: int) -> ThreadingHTTPServer:

@@ -1,4 +1,5 @@
-"""Does the README say what the code does? Runs its examples, writes what they print, its tables and its picture."""
+"""Do the README and the documentation say what the code does? Writes what the README's examples print, the tables of
+both, and the README's picture."""
 
 import contextlib
 import io
@@ -15,6 +16,7 @@ from softmaxdyn.ledger import VERDICTS  # noqa: E402
 
 EXAMPLE = re.compile(r"(```python\n(.*?)```\n+```text\n)(.*?)(```)", re.DOTALL)
 TABLE = re.compile(r"(<!-- (accuracy|sharing|performance|ledger) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+PAGES = [ROOT / "README.md", *sorted((ROOT / "experiments" / "docs").glob("*.md"))]
 SHARES = (0.0, 0.1, 0.3, 0.5, 1.0)
 
 
@@ -87,18 +89,23 @@ def ledger() -> str:
 TABLES = {"ledger": ledger, "accuracy": accuracy, "sharing": sharing, "performance": performance}
 
 
+def updated(text: str) -> str:
+    """A page with what its examples print and its tables as they are now."""
+    text = EXAMPLE.sub(lambda found: found[1] + printed(found[2]) + found[4], text)
+    return TABLE.sub(lambda found: found[1] + TABLES[found[2]]() + found[4], text)
+
+
 def main() -> None:
-    readme = ROOT / "README.md"
-    text = readme.read_text()
-    updated = EXAMPLE.sub(lambda found: found[1] + printed(found[2]) + found[4], text)
-    updated = TABLE.sub(lambda found: found[1] + TABLES[found[2]]() + found[4], updated)
-    readme.write_text(updated)
+    for page in PAGES:
+        text = page.read_text("utf-8")
+        now = updated(text)
+        page.write_text(now, "utf-8")
+        print(page.relative_to(ROOT), "is", "as it was" if now == text else "updated")
     figures = ROOT / "figures"
     figures.mkdir(exist_ok=True)
     subprocess.run([sys.executable, "-m", "softmaxdyn", "run", "--out", str(figures)], check=True, cwd=ROOT)
     for trace in figures.glob("dynamics_*.nc"):
         trace.unlink()  # `softmaxdyn run` writes them again
-    print("README.md is", "as it was" if updated == text else "updated")
 
 
 if __name__ == "__main__":
