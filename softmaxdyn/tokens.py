@@ -127,7 +127,7 @@ def largest(values: Float[Array, " N"], among: Bool[Array, " N"], count: Any) ->
     rank = jnp.where(among, jnp.where(bits >= top, ~bits, bits | top), 0)
 
     def set_bit(number: Any, last: Array) -> Array:
-        higher = last | (top >> number.astype(kind))
+        higher = last | (top >> jnp.asarray(number, kind))
         return jnp.where(jnp.sum(rank >= higher, dtype=values.dtype) >= count, higher, last)
 
     last = jax.lax.fori_loop(0, width, set_bit, jnp.zeros((), kind))

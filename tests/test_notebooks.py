@@ -11,6 +11,8 @@ import nbformat
 import numpy as np
 import pytest
 
+import softmaxdyn as sd
+
 FOLDER = Path(__file__).parents[1] / "experiments" / "notebooks"
 
 
@@ -58,6 +60,15 @@ def test_the_solutions_are_right(exercises, capsys):
     assert capsys.readouterr().out.splitlines() == [f"{name}: right" for name in SOLUTIONS]
 
 
+def test_no_cell_is_empty():
+    books = [nbformat.read(source.with_suffix(".ipynb"), as_version=4) for source in SOURCES]
+    assert [cell.source for book in books for cell in book.cells if not cell.source.strip()] == []
+
+
+def slopes(p):
+    return p * (np.log(p) - (p * np.log(p)).sum())
+
+
 WRONG = {
     "1.1": (np.exp, "the policy of your logits it gives"),
     "1.2": (lambda K, h: np.full(K, 1.0 / K), "for K = 2, the entropy it gives 0.693147; wanted 0.5"),
@@ -68,24 +79,33 @@ WRONG = {
     "3.1": (lambda z, r, time: 0.0, "τ = 0.0 it gives 0.0"),
     "3.2": (lambda z, A, b: 0.0, "for b = 1.0 it gives 0.000000"),
     "3.3": ((np.zeros(4), [1.0, 0.0, 0.0, 0.0]), "wanted + and −"),
-    "4.1": (lambda p: p > 0.25, "right is"),
+    "4.1": (lambda p: p > 1.0 / len(p), "p = [0.5 0.4 0.1] it says [ True  True False]; right is [ True False False]"),
+    "4.1, log π + H > 0": (lambda p: np.log(p) > (p * np.log(p)).sum(), "right is [ True False False]"),
+    "4.1, the plain mean": (lambda p: slopes(p) > slopes(p).mean(), "right is [ True False False]"),
+    "4.1, no logarithm": (lambda p: np.asarray(sd.sample_effect(p)) < 0.0, "right is [ True False False]"),
+    "4.1, numbers": (lambda p: p, "it gives float64 numbers; wanted True or False for every action"),
     "4.2": (np.full(5, 0.2), "for 0 of 5 actions; wanted 4"),
     "4.3": (1.0, "1 is not it"),
     "5.1": (lambda rewards: rewards - rewards.mean(), "wanted"),
-    "5.2": (lambda p, right, wrong: right, "for w = 0.1, -1.0 it gives 0.1"),
+    "5.2": (lambda p, right, wrong: right, "for p = 0.5, w = 0.1 and -1.0 it gives 0.1"),
     "5.3": (100, "100 is not it"),
-    "6.1": (lambda log_prob, advantage: log_prob * advantage, "random tokens"),
-    "6.2": (lambda log_prob, old, score, beta: score, "for log π = -1.0, log π_old = -2.0: wanted -0.5"),
+    "6.1": (
+        lambda log_prob, advantage: log_prob * advantage,
+        "for log π = [-1. -3.], A = [ 1. -1.] it gives [-1.  3.]",
+    ),
+    "6.2": (lambda now, old, score, beta: score, "log π_old = -2.5, score = 0.5, β = 1.0 it gives 0.5; wanted -0.5"),
+    "6.2, no sign": (lambda now, old, score, beta: score - beta * (now - old), "it gives -1.; wanted -0.5"),
     "6.3": (lambda least: least, "λ_min = 0.7"),
     "7.1": (lambda a, b, H: -a, "H = 1.0 it gives"),
-    "7.2": (lambda inside, outside: 0.5, "for H₊ = 0.0, H₋ = 2.0: 0.50000; wanted 0.11920"),
+    "7.2": (lambda inside, outside: 0.5, "for H₊ = 0.0, H₋ = 2.0 it gives 0.50000; wanted 0.11920"),
     "7.3": ((np.linspace(0, 2, 20), 1.0 - 0.1 * np.exp(np.linspace(0, 2, 20))), "wanted the line's lower"),
 }
 
 
-@pytest.mark.parametrize("name", WRONG)
-def test_a_wrong_answer_is_told_what_is_wrong(exercises, capsys, name):
-    answer, reason = WRONG[name]
+@pytest.mark.parametrize("case", WRONG)
+def test_a_wrong_answer_is_told_what_is_wrong(exercises, capsys, case):
+    answer, reason = WRONG[case]
+    name = case.split(",")[0]
     exercises.check(name, answer)
     line = capsys.readouterr().out
     assert line.startswith(f"{name}: not yet: ")
@@ -93,7 +113,14 @@ def test_a_wrong_answer_is_told_what_is_wrong(exercises, capsys, name):
 
 
 def test_an_answer_that_raises_and_none_at_all(exercises, capsys):
-    exercises.check("1.1", lambda p: 1 / 0)
-    exercises.check("1.1", None)
-    lines = capsys.readouterr().out.splitlines()
-    assert lines == ["1.1: not yet: it raises ZeroDivisionError: division by zero", "1.1: not answered yet"]
+    for answer in (lambda K, p: 1 / 0, lambda K, p: None, lambda K, p: "much", lambda K, p: [K, p], np.ones(3), None):
+        exercises.check("1.3", answer)
+    case = "1.3: not yet: for K = 3, p = 0.2 it"
+    assert capsys.readouterr().out.splitlines() == [
+        f"{case} raises ZeroDivisionError: division by zero",
+        f"{case} gives None; is there a `return`?",
+        f"{case} gives a str; wanted numbers",
+        f"{case} has shape (2,); wanted ()",
+        "1.3: not yet: wanted a function, got ndarray",
+        "1.3: not answered yet",
+    ]

@@ -297,7 +297,7 @@ HARD = list(hard_cases())
 DRAWN = drawn_cases()
 LINKS = list(random_links())
 LESSONS = re.findall(
-    r'<a href="playground/index.html(#.+?)"><code>(.+?)</code></a>',
+    r'<a href="../../softmaxdyn/playground/index.html(#.+?)"><code>(.+?)</code></a>',
     html.unescape((ROOT / "experiments" / "docs" / "teaching.md").read_text("utf-8")),
 )
 
@@ -425,6 +425,7 @@ def test_what_a_link_says_is_read_and_what_is_no_use_is_named(answers):
     assert ignored["#method=kl_cov&n.fraction=0.9"] == ["n.fraction"]
     assert ignored["#n.coefficient=2&method=kl_cov"] == []
     assert ignored["#z=−1,−2,0"] == []
+    assert ignored["#r=1,0,0,0,0,0,0,0"] == ["r"]
 
 
 @needs_node

@@ -159,6 +159,10 @@ def test_the_arrow_keys_move_the_point_and_the_bars(page):
     page.settle()
     assert probabilities(page)[0] == pytest.approx(0.33333, rel=1e-3)
     agrees(page)
+    for key, least, most in (("End", 0.999, 1.0), ("Home", 0.0, 1e-5)):
+        page.press(key)
+        page.settle()
+        assert least < probabilities(page)[0] < most
 
 
 def test_what_is_typed_counts(page):
@@ -206,6 +210,32 @@ def test_play_goes_on_until_paused(page):
     page.evaluate("new Promise(done => setTimeout(done, 200))")
     assert text(page, "#numbers-caption") == caption
     assert text(page, "#play") == "Play"
+
+
+def test_a_step_is_gone_to_and_stays_while_the_method_changes(page):
+    page.type("#at", "7")
+    page.wait('document.body.dataset.ready === "true"')
+    assert text(page, "#numbers-caption").startswith("Step 7")
+    page.type("#stepSize", "0.2")
+    page.choose("#method", "npg")
+    page.wait('document.body.dataset.ready === "true"')
+    np.testing.assert_allclose(probabilities(page), sd.probs(START + 7 * 0.2 * REWARDS), rtol=1e-12)
+    page.type("#at", "2")
+    assert text(page, "#numbers-caption").startswith("Step 2")
+    page.click("#step")
+    assert page.evaluate("document.querySelector('#at').value") == "3"
+    page.type("#at", "10000")
+    page.wait('document.body.dataset.ready === "true"')
+    assert page.evaluate("document.querySelector('#step').disabled")
+
+
+def test_an_example_stays_named_until_something_changes(page):
+    page.choose("#example", "rise")
+    saved(page)
+    assert page.evaluate("document.querySelector('#example').value") == "rise"
+    page.type("#stepSize", "0.25")
+    saved(page)
+    assert page.evaluate("document.querySelector('#example').value") == ""
 
 
 def test_the_policy_now_can_become_the_start(page):
@@ -265,6 +295,15 @@ def test_a_link_pasted_into_the_same_page_is_opened(page):
     page.settle()
     np.testing.assert_array_equal(column(page, "logit"), np.zeros(4))
     assert "z=0,0,0,0" in saved(page)
+
+
+def test_a_phone_shows_the_main_numbers_under_the_buttons(page):
+    page.window(browsing.PHONE)
+    page.settle()
+    assert page.box("#brief")[1] < page.box("#simplex-tools")[1]
+    assert re.fullmatch(r"H = 0\.2\d+, next step: ΔH = 0\.00\d+, Lemma 1 0\.00\d+", text(page, "#brief"))
+    page.window(browsing.DESKTOP)
+    assert page.box("#brief")[3] == 0
 
 
 def test_language_and_colours_change_and_stay_in_the_link(page):

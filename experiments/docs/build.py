@@ -93,6 +93,17 @@ def copy_notebooks(source):
     (source / "notebooks.md").write_text("# Notebooks\n" + contents("notebooks", NOTEBOOKS, "[0-9]_*.ipynb"), "utf-8")
 
 
+def moved(text):
+    """A page whose links, which lead through the repository, lead through the site."""
+    for here, there in (
+        ("figures/ledger.md", "ledger.md"),
+        ("figures/", "figures/"),
+        ("softmaxdyn/playground/", "playground/"),
+    ):
+        text = text.replace(f"../../{here}", there)
+    return text
+
+
 def plain_kernel(folder):
     """A folder of settings for IPython that are not the user's: no start-up files, nothing said but errors."""
     profile = folder / "profile_default"
@@ -107,7 +118,7 @@ def main(folder):
         shutil.rmtree(old, ignore_errors=True)
     shutil.copytree(HERE, source, ignore=shutil.ignore_patterns("__pycache__", "build.py"))
     for page in source.glob("*.md"):
-        page.write_text(page.read_text("utf-8").replace("../../figures/", "figures/"), "utf-8")
+        page.write_text(moved(page.read_text("utf-8")), "utf-8")
     for name, write in (("methods", methods_page), ("commands", commands_page), ("paper", paper_page)):
         (source / f"{name}.md").write_text(write(), "utf-8")
     copy_ledger(source)

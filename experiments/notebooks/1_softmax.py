@@ -13,7 +13,8 @@
 # %% [markdown]
 # # 1. A softmax policy, what does not matter about it, and its entropy
 #
-# Ten minutes. You need nothing but this page: every identity is checked in a cell, and a cell that fails says so.
+# Ten minutes of reading, and the exercises. You need nothing but this page: every identity is checked in a cell, and a cell that
+# fails says so.
 
 # %%
 import jax
@@ -71,7 +72,7 @@ print("effective number of actions of π:", round(float(np.exp(sd.entropy(z))), 
 # %% [markdown]
 # ## A picture: temperature
 #
-# Divide the logits by a temperature T: at T → ∞ the policy is uniform, at T → 0 it takes the best action only.
+# Divide the logits by a temperature T: at T → ∞ the policy is uniform, at T → 0 it takes the most probable action only.
 
 # %%
 temperatures = np.geomspace(0.1, 20.0, 100)
@@ -100,22 +101,24 @@ print("∂H/∂z =", np.round(np.asarray(-π * u), 4))
 #
 # Replace `None`. Each check says what is wrong; solutions are in `solutions.py`.
 #
-# **1.1** A function that gives the logits (any of them) of a policy with the probabilities p.
+# **1.1** A function of probabilities p (an array, all > 0) that gives logits (any that will do) of the policy with these
+# probabilities.
 
 # %%
 logits_of = None
 check("1.1", logits_of)
 
 # %% [markdown]
-# **1.2** A function of K ≥ 2 and a number of nats h, 0 < h < log K, that gives a policy of K actions with exactly that entropy.
-# (Hint: one action with probability p, the others alike; bisect p.)
+# **1.2** A function of (K, h), K ≥ 2 actions and 0 < h < log K nats, that gives the probabilities of a policy of K actions with
+# exactly that entropy. (Hint: one action with probability p, the others alike; bisect p.)
 
 # %%
 policy_with_entropy = None
 check("1.2", policy_with_entropy)
 
 # %% [markdown]
-# **1.3** A function that gives the largest entropy of a policy of K actions whose first action has probability p.
+# **1.3** A function of (K, p), in this order, that gives the largest entropy of a policy of K actions whose first action has
+# probability p.
 
 # %%
 largest_entropy = None

@@ -13,7 +13,7 @@
 # %% [markdown]
 # # 2. How the entropy changes: exactly, and to first order
 #
-# Twelve minutes. A step δ of the logits makes π into π′. What happens to the entropy?
+# Twelve minutes of reading, and the exercises. A step δ of the logits makes π into π′. What happens to the entropy?
 
 # %%
 import jax

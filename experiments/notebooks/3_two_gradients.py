@@ -13,7 +13,7 @@
 # %% [markdown]
 # # 3. Vanilla and natural policy gradient
 #
-# Fifteen minutes. Two updates, two theorems, one closed form, and a policy on which they disagree about the sign.
+# Fifteen minutes of reading, and the exercises. Two updates, two theorems, one closed form, and a policy on which they disagree about the sign.
 
 # %%
 import jax
@@ -83,28 +83,44 @@ print("π after 200 steps:", np.round(np.asarray(sd.probs(trace.logits[0])), 6))
 # %% [markdown]
 # ## On the simplex
 #
-# Policies of three actions are points of a triangle. Both flows go to the best action's corner; vanilla PG first runs along
-# the sides, where a wrong action is probable and the right one rare: plateaus.
+# Policies of three actions are points of a triangle; the share of a corner is the probability of its action. Both flows go to the
+# best action's corner; vanilla PG first runs along the sides, where a wrong action is probable and the right one rare: plateaus.
+# Runs start at the open circles.
 
 # %%
 CORNERS = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, 0.75**0.5]])
+starts = np.array([(0.05, 0.9, 0.05), (0.05, 0.05, 0.9), (0.01, 0.09, 0.9), (0.3, 0.4, 0.3)])
+
+
+def vanilla_step(logits):
+    """Of size 0.4."""
+    return np.asarray(sd.proposition_1(logits, r, 0.4))
+
+
+def natural_step(logits):
+    """Of size 0.05; the constant η J that A has and r has not changes nothing."""
+    return 0.05 * r
+
+
 figure, axes = plt.subplots(1, 2, figsize=(7.0, 3.2), layout="constrained")
-starts = [(0.05, 0.9, 0.05), (0.05, 0.05, 0.9), (0.01, 0.09, 0.9), (0.3, 0.4, 0.3)]
-for ax, (name, update, colour) in zip(
-    axes, (("vanilla PG", sd.VanillaPG(0.4), "#0072B2"), ("natural PG", sd.NaturalPG(0.05), "#D55E00")), strict=True
-):
+flows = (
+    ("vanilla PG", vanilla_step, sd.VanillaPG(0.4), "#0072B2"),
+    ("natural PG", natural_step, sd.NaturalPG(0.05), "#D55E00"),
+)
+for ax, (name, step, update, colour) in zip(axes, flows, strict=True):
     ax.plot(*CORNERS[[0, 1, 2, 0]].T, color="0.6", linewidth=0.8)
     for start in starts:
-        run = sd.simulate(sd.Bandit(r), sd.Algorithm(update), num_steps=300, logits=np.log(start))
-        path, logits = [start], np.log(start)
+        path = [np.log(start)]
         for _ in range(300):
-            logits = logits + np.asarray(sd.proposition_1(logits, r, 0.4) if "vanilla" in name else 0.05 * r)
-            path.append(np.asarray(sd.probs(logits)))
-        assert np.allclose(path[-1], sd.probs(run.logits[0]), rtol=1e-9)  # by hand as by `simulate`
-        ax.plot(*(np.array(path) @ CORNERS).T, color=colour)
-    for corner, label, shift in zip(CORNERS, ("r = 1", "r = 0.4", "r = 0"), (-0.06, -0.06, 0.04), strict=True):
+            path.append(path[-1] + step(path[-1]))
+        run = sd.simulate(sd.Bandit(r), sd.Algorithm(update), num_steps=300, logits=path[0])
+        assert np.allclose(sd.probs(path[-1]), sd.probs(run.logits[0]), rtol=1e-9)  # by hand as by `simulate`
+        ax.plot(*(np.asarray(sd.probs(np.array(path))) @ CORNERS).T, color=colour)
+    ax.plot(*(starts @ CORNERS).T, "o", color=colour, markerfacecolor="white", markersize=4)
+    for corner, label, shift in zip(CORNERS, ("r = 1", "r = 0.4", "r = 0"), (-0.07, -0.07, 0.06), strict=True):
         ax.text(corner[0], corner[1] + shift, label, ha="center", va="center", fontsize=8)
-    ax.set(title=name, aspect="equal")
+    ax.set(aspect="equal", xlim=(-0.2, 1.2))
+    ax.set_title(name, fontsize=10, pad=10)
     ax.axis("off")
 plt.show()
 

@@ -10,12 +10,12 @@
 #     name: python3
 # ---
 
-
 # %% [markdown]
 # # 4. When a rewarded action raises the entropy
 #
-# Twelve minutes. "High probability and high advantage lowers the entropy" is said everywhere. It is not the rule, and here
-# Hypothesis finds counterexamples in front of you.
+# Twelve minutes of reading, and the exercises. "High probability and high advantage lowers the entropy" is said everywhere. It is
+# not the rule, and counterexamples are found in front of you, by [Hypothesis](https://hypothesis.works): a library that looks for
+# an example with a property, hard corners first, and then makes the one it found as simple as it can.
 
 # %%
 import jax
@@ -26,16 +26,23 @@ import matplotlib.pyplot as plt
 import numpy as np
 from exercises import check
 from hypothesis import find, settings
+from hypothesis import strategies as st
 
 import softmaxdyn as sd
 from softmaxdyn.strategies import policies
 
 search = settings(deadline=None, derandomize=True, max_examples=5000)
 
+
+def found(kind, holds):
+    """The simplest case of a kind that Hypothesis finds for which `holds` is true."""
+    return find(kind, lambda case: bool(holds(*case)), settings=search)
+
+
 # %% [markdown]
 # ## The right rule
 #
-# Draw an action a, reward it: the logits move by η (e_a − π). With S_a = π_a (log π_a + H) and its mean S̄ = Σ π S the entropy
+# Draw an action a, reward it: the logits move by η (e_a − π), where e_a is 1 for a and 0 elsewhere. With S_a = π_a (log π_a + H) and its mean S̄ = Σ π S the entropy
 # changes by **−η (S_a − S̄)** to first order. The sign is decided by S_a > S̄, not by π_a.
 
 # %%
@@ -72,67 +79,97 @@ plt.show()
 # %% [markdown]
 # ## Five statements, five counterexamples
 #
-# **1. "Rewarding an action that is more probable than uniform lowers the entropy."** Hypothesis, please:
+# All of them speak of policies of three actions. `policies` draws logits; rewards are tenths between 0 and 1. A change counts if it
+# is clear: 10⁻³ nats for each unit of step size, or more (10⁻⁴ for the second, which is rare).
+#
+# **1. "Rewarding an action that is more probable than uniform lowers the entropy."**
 
 # %%
-found = find(
-    policies(num_actions=3),
-    lambda z: bool(((sd.probs(z) > 0.35) & (sd.sample_effect(z) > 1e-3)).any()),
-    settings=search,
-)
-print("π =", np.round(np.asarray(sd.probs(found)), 3), " effects:", np.round(np.asarray(sd.sample_effect(found)), 4))
+rewards = st.lists(st.integers(0, 10), min_size=3, max_size=3).map(lambda tenths: np.array(tenths) / 10)
+one, both = st.tuples(policies(num_actions=3)), st.tuples(policies(num_actions=3), rewards)
+
+(z,) = found(one, lambda z: ((sd.probs(z) > 0.35) & (sd.sample_effect(z) > 1e-3)).any())
+print("π =", np.round(np.asarray(sd.probs(z)), 3), "  effects:", np.round(np.asarray(sd.sample_effect(z)), 4))
 
 # %% [markdown]
-# **2. "Where the most probable action has the highest advantage, policy gradient lowers the entropy."** A mode that is best, and yet:
+# **2. "Where the most probable action has the highest reward, policy gradient lowers the entropy."** The first action is both, and
+# yet. Such cases are rare, so that the policies are drawn as whole-number weights:
 
 # %%
-π, r = np.array([0.42061, 0.42242, 0.15697]), np.array([0.0307, 0.8972, 0.8774])
-assert r.argmax() == π.argmax()
-change = sd.entropy_change(np.log(π), sd.proposition_1(np.log(π), r, 0.01))
+weights = st.lists(st.integers(1, 20), min_size=3, max_size=3).map(lambda w: np.log(np.array(w) / sum(w)))
+
+
+def best_is_first_and_entropy_rises(z, r):
+    """Whether one action has both the highest probability and the highest reward, and Theorem 1 says that H rises."""
+    best = r.argmax()
+    alone = (np.delete(z, best) < z[best]).all() and (np.delete(r, best) < r[best]).all()
+    return alone and sd.theorem_1(z, r - np.exp(z) @ r, 1.0) > 1e-4
+
+
+z, r = found(st.tuples(weights, rewards), best_is_first_and_entropy_rises)
+change = sd.entropy_change(z, sd.proposition_1(z, r, 0.01))  # the step that policy gradient makes, of size 0.01
 assert change > 0.0
-print(f"ΔH = {change:+.2e}")
+print(f"π = {np.exp(z).round(3)}, r = {r}: ΔH = {change:+.1e}, exactly")
 
 # %% [markdown]
-# **3. "Vanilla and natural policy gradient agree."** See notebook 3. Let Hypothesis find a policy for rewards (1, 1, 1, 0):
+# It looks harmless: the best action gains. But another probable one loses, and a rare one gains, and that widens the policy by more
+# than the best one narrows it.
+#
+# **3. "Vanilla and natural policy gradient agree about the sign."** The covariance of Theorem 1 has one sign, that of Theorem 2 the
+# other:
+
 
 # %%
-rewards = np.array([1.0, 1.0, 1.0, 0.0])
+def of_two_signs(first, second):
+    """Whether two changes are clear and of opposite sign."""
+    return (first * second < 0.0) & (abs(first) > 1e-3) & (abs(second) > 1e-3)
 
 
-def disagree(z):
-    """Whether both changes are clear and of opposite sign."""
-    advantage = rewards - sd.probs(z) @ rewards
-    one, two = sd.theorem_1(z, advantage, 1.0), sd.theorem_2(z, advantage, 1.0)
-    return bool((one * two < 0.0) & (abs(one) > 1e-3) & (abs(two) > 1e-3))
+def theorems(z, r):
+    """What Theorems 1 and 2 say, for a step of size 1."""
+    advantage = r - sd.probs(z) @ r
+    return sd.theorem_1(z, advantage, 1.0), sd.theorem_2(z, advantage, 1.0)
 
 
-print("π =", np.round(np.asarray(sd.probs(find(policies(num_actions=4), disagree, settings=search))), 3))
+z, r = found(both, lambda z, r: of_two_signs(*theorems(z, r)))
+print("π =", np.round(np.asarray(sd.probs(z)), 3), f"  r = {r}:  PG %+.4f, NPG %+.4f" % theorems(z, r))
 
 # %% [markdown]
-# **4. "Theorem 1 holds for raw rewards."** At first order it does not; the step does not depend on the constant, the formula does:
+# **4. "Theorem 1 holds for raw rewards."** The step does not depend on a constant in the rewards, the printed formula does. It can
+# even get the sign wrong, and that at first order, for the smallest steps:
 
 # %%
-z = np.log([0.6, 0.3, 0.1])
-shift = sd.theorem_1(z, np.array([1.0, 0.0, 0.0]) + 5.0, 1.0) - sd.theorem_1(z, np.array([1.0, 0.0, 0.0]), 1.0)
-S = np.exp(z) * (z + sd.entropy(z))
-assert np.isclose(shift, -5.0 * (np.exp(z) * S).sum(), rtol=1e-12)
-print(f"adding 5 to every reward moves the prediction by {shift:+.3f} nats, and the truth by 0")
+z, r = found(both, lambda z, r: of_two_signs(theorems(z, r)[0], sd.theorem_1(z, r, 1.0)))
+exact = sd.entropy_change(z, sd.proposition_1(z, r, 1e-6)) / 1e-6
+assert np.isclose(exact, theorems(z, r)[0], rtol=1e-4)
+print(
+    f"per step size: exact {exact:+.4f}, Theorem 1 with A {theorems(z, r)[0]:+.4f}, with r {sd.theorem_1(z, r, 1.0):+.4f}"
+)
 
 # %% [markdown]
-# **5. "−w (1 − π_a) S_a, the estimate of STEER, is right to second order."** It holds the other logits still. Two actions: half.
+# **5. "−(1 − π_a) S_a is the effect of rewarding a."** This is the estimate of STEER, a method of notebook 6. It lets only the logit of
+# a move; but a policy gradient moves the others, too, by −π_b. For two actions it is half the effect; for three its sign can be
+# wrong:
+
 
 # %%
-for q in (0.6, 0.9, 0.99):
-    two = np.log([q, 1.0 - q])
-    S_a = q * (np.log(q) + sd.entropy(two))
-    steer, truth = -(1.0 - q) * S_a, sd.sample_effect(two)[0]
-    assert np.isclose(truth / steer, 2.0, rtol=1e-10)
-    print(f"π_a = {q}: STEER {steer:+.4f}, first order {truth:+.4f}")
+def by_steer(z):
+    """STEER's estimate for every action, for a reward of 1."""
+    π = sd.probs(z)
+    return -(1.0 - π) * π * (sd.log_probs(z) + sd.entropy(z))
+
+
+two = np.log([0.9, 0.1])
+assert np.allclose(sd.sample_effect(two), 2.0 * by_steer(two), rtol=1e-10)
+(z,) = found(one, lambda z: of_two_signs(by_steer(z), sd.sample_effect(z)).any())
+for name, effect in (("STEER", by_steer(z)), ("first order", sd.sample_effect(z))):
+    print(f"{name:11}", np.round(np.asarray(effect), 4))
 
 # %% [markdown]
 # ## Exercises
 #
-# **4.1** A function of probabilities p that says, for every action, whether rewarding it lowers the entropy (to first order).
+# **4.1** A function of probabilities p (an array, all > 0) that says for every action, True or False, whether rewarding it lowers
+# the entropy (to first order).
 
 # %%
 lowers = None
@@ -146,8 +183,8 @@ all_but_one = None  # probabilities
 check("4.2", all_but_one)
 
 # %% [markdown]
-# **4.3** Is there a policy for which rewarding *every* action raises the entropy? Give one, or the number that forbids it:
-# Σ_a π_a (S_a − S̄), which you can compute for any policy.
+# **4.3** Is there a policy for which rewarding *every* action raises the entropy? Compute Σ_a π_a (S_a − S̄), for any policy: give
+# that number, and say to yourself why it forbids one.
 
 # %%
 forbidding_number = None

@@ -10,11 +10,10 @@
 #     name: python3
 # ---
 
-
 # %% [markdown]
 # # 5. From expectation to samples
 #
-# Fifteen minutes. Language models are not trained on expected gradients but on samples. What does that change for the entropy?
+# Fifteen minutes of reading, and the exercises. Language models are not trained on expected gradients but on samples. What does that change for the entropy?
 
 # %%
 import jax
@@ -58,10 +57,11 @@ for advantage in (sd.GRPO(), sd.RLOO(), sd.DrGRPO(), sd.REINFORCE()):
     print(f"{type(advantage).__name__:10} length {np.linalg.norm(step):.4f}, cosine {cosine:.12f}")
 
 # %% [markdown]
-# ## Noise lowers the entropy
+# ## Noise moves the entropy, too
 #
-# The entropy is concave where it matters, so a step with noise loses more of it than the mean step: a term of size η²/N. It is
-# there even where rewards are pure chance and the mean step is zero.
+# A step is its mean plus noise, and the entropy is not linear in it. To second order the change is that of the mean step (*first*),
+# the curvature along the mean step (*drift*), and the curvature along the *noise*, which is of size η²/N for N groups. The last is
+# there even where the mean step is zero. Near a uniform policy, where H has its top, it lowers the entropy:
 
 # %%
 uniform = np.zeros((1, 4))
@@ -73,6 +73,15 @@ for groups in (1, 4, 16):
     assert found.noise[0] < 0.0
 one, four = (expected_entropy_change(bandit, sd.Sampled(n, 8, sd.RLOO()), uniform, 1.0).noise[0] for n in (1, 4))
 assert np.isclose(one / four, 4.0, rtol=1e-9)
+
+# %% [markdown]
+# But not always: once a policy is peaked, a random push towards a rare action adds more entropy than one away from it takes.
+
+# %%
+for p in ([0.5, 0.3, 0.15, 0.05], [0.9, 0.05, 0.03, 0.02]):
+    found = expected_entropy_change(bandit, sd.Sampled(1, 8, sd.RLOO()), np.log([p]), 1.0)
+    print(p, f"noise {found.noise[0]:+.5f}")
+assert found.noise[0] > 0.0
 
 # %% [markdown]
 # Check it against 2,000 steps that were really drawn, the second road:
@@ -93,7 +102,8 @@ print(f"mean ΔH {changes.mean():+.5f} ± {error:.5f}, to second order {predicte
 # %% [markdown]
 # ## A collapse out of nothing
 #
-# Random rewards teach nothing: the expected step is zero. But every step is noise, and noise lowers the entropy. Twenty runs:
+# Random rewards teach nothing: the expected step is zero, and every step is noise. From a uniform policy the entropy goes down.
+# Twenty runs, and their mean:
 
 # %%
 coin = sd.Algorithm(sd.VanillaPG(0.5), sd.Sampled(1, 8, sd.RLOO(), sd.rewards.RandomReward()))

@@ -10,11 +10,10 @@
 #     name: python3
 # ---
 
-
 # %% [markdown]
 # # 7. R = −a exp(H) + b: fit it, its rivals, and where it breaks
 #
-# Fifteen minutes, and an epilogue on responses of several tokens.
+# Fifteen minutes of reading, the exercises, and an epilogue on responses of several tokens.
 
 # %%
 import jax
@@ -73,7 +72,8 @@ plt.show()
 # ## Why a table obeys such a law at all
 #
 # With rewards of 0 and 1 natural PG freezes the policy inside the right and inside the wrong set; only p = P(right) moves. So
-# H(p) = h(p) + p H₊ + (1 − p) H₋, exactly: entropy and reward are functions of one number, whatever the algorithm.
+# H(p) = h(p) + p H₊ + (1 − p) H₋, exactly, with h(p) = −p log p − (1 − p) log(1 − p) and the entropies H₊, H₋ inside the two sets:
+# entropy and reward are functions of one number, whatever the step size. (Vanilla PG moves the policy inside the sets as well.)
 
 # %%
 one = sd.Bandit([1.0, 1.0, 0.0, 0.0, 0.0])

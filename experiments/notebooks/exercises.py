@@ -9,6 +9,12 @@ from softmaxdyn import laws
 
 RNG = np.random.default_rng(0)
 POLICIES = [p / p.sum() for p in RNG.exponential(size=(6, 4)) ** 2 + 1e-3]
+TELLING = [
+    [0.5, 0.4, 0.1],
+    [0.55, 0.35, 0.1],
+    [0.9, 0.05, 0.05],
+    [0.4, 0.3, 0.2, 0.1],
+]  # where a nearly right rule errs
 
 
 class Wrong(Exception):
@@ -36,44 +42,67 @@ def want(condition, reason):
         raise Wrong(reason)
 
 
+def asked(answer, case, *arguments):
+    """What a function answers in a case. Raises Wrong where it is no function, raises, or gives nothing."""
+    want(callable(answer), f"wanted a function, got {type(answer).__name__}")
+    try:
+        got = answer(*arguments)
+    except Exception as error:
+        raise Wrong(f"for {case} it raises {type(error).__name__}: {error}") from None
+    want(got is not None, f"for {case} it gives None; is there a `return`?")
+    return got
+
+
+def numbers(got, shape, case):
+    """What came as an array of numbers. Raises Wrong for anything else, and for another shape."""
+    try:
+        got = np.asarray(got, float)
+    except (TypeError, ValueError):
+        raise Wrong(f"for {case} it gives a {type(got).__name__}; wanted numbers") from None
+    want(got.shape == shape, f"for {case} it has shape {got.shape}; wanted {shape}")
+    return got
+
+
+def shown(x):
+    """Numbers as a person reads them."""
+    return np.array2string(np.asarray(x, float), precision=4, suppress_small=True, floatmode="maxprec")
+
+
 def close(got, wanted, case, tolerance=1e-8):
     """Raises Wrong unless two numbers or arrays agree to a relative tolerance."""
-    got = np.asarray(got, float)
-    want(got.shape == np.shape(wanted), f"for {case} it has shape {got.shape}; wanted {np.shape(wanted)}")
+    got = numbers(got, np.shape(wanted), case)
     size = np.max(np.abs(wanted)) + 1e-300
-    want(
-        np.max(np.abs(got - wanted)) <= tolerance * size,
-        f"for {case} it gives {got.round(6)}; wanted {np.round(wanted, 6)}",
-    )
+    agree = np.max(np.abs(got - wanted)) <= tolerance * size
+    want(agree, f"for {case} it gives {shown(got)}; wanted {shown(wanted)}")
 
 
 def logits_of(answer):
     for p in POLICIES:
-        close(sd.probs(np.asarray(answer(p))), p, f"p = {p.round(3)}, the policy of your logits")
+        case = f"p = {shown(p)}"
+        close(sd.probs(numbers(asked(answer, case, p), p.shape, case)), p, f"{case} the policy of your logits")
 
 
 def policy_with_entropy(answer):
     for K, h in ((2, 0.5), (5, 1.0), (10, 0.1)):
-        p = np.asarray(answer(K, h), float)
-        want(p.shape == (K,), f"for K = {K} it has shape {p.shape}")
-        want(
-            np.isclose(p.sum(), 1.0) and (p >= 0.0).all(),
-            "these are no probabilities: they must be ≥ 0 and add up to 1",
-        )
+        case = f"K = {K}, h = {h}"
+        p = numbers(asked(answer, case, K, h), (K,), case)
+        want(np.isclose(p.sum(), 1.0) and (p >= 0.0).all(), f"for {case} these are no probabilities: {shown(p)}")
         with np.errstate(divide="ignore"):
-            close(float(sd.entropy(np.log(p))), h, f"K = {K}, the entropy")
+            close(float(sd.entropy(np.log(p))), h, f"{case} the entropy")
 
 
 def largest_entropy(answer):
     for K, p in ((3, 0.2), (10, 0.9), (4, 0.25)):
         rest = np.full(K - 1, (1.0 - p) / (K - 1))
-        close(answer(K, p), float(sd.entropy(np.log([p, *rest]))), f"K = {K}, p = {p}")
+        case = f"K = {K}, p = {p}"
+        close(asked(answer, case, K, p), float(sd.entropy(np.log([p, *rest]))), case)
 
 
 def divergence(answer):
     for p, q in pairwise(POLICIES):
         z, delta = np.log(p), np.log(q) - np.log(p)
-        close(answer(z, delta), float(sd.kl_divergence(z + delta, z)), f"π = {p.round(3)}, π′ = {q.round(3)}")
+        case = f"π = {shown(p)}, π′ = {shown(q)}"
+        close(asked(answer, case, z, delta), float(sd.kl_divergence(z + delta, z)), case)
 
 
 def neutral_step(answer):
@@ -94,7 +123,8 @@ def wrong_sign(answer):
 def natural_entropy(answer):
     for p, time in zip(POLICIES, (0.0, 0.5, 1.0, 3.0, -1.0, 10.0), strict=True):
         r = np.arange(4.0)
-        close(answer(np.log(p), r, time), float(sd.entropy(np.log(p) + time * r)), f"π = {p.round(3)}, τ = {time}")
+        case = f"π = {shown(p)}, r = (0, 1, 2, 3), τ = {time}"
+        close(asked(answer, case, np.log(p), r, time), float(sd.entropy(np.log(p) + time * r)), case)
 
 
 def error_of_raw_rewards(answer):
@@ -102,7 +132,9 @@ def error_of_raw_rewards(answer):
         z = np.log(p)
         A = np.arange(4.0) - p @ np.arange(4.0)
         wanted = float(sd.theorem_1(z, A + b, 1.0) - sd.theorem_1(z, A, 1.0))
-        want(abs(answer(z, A, b) - wanted) < 1e-9, f"for b = {b} it gives {answer(z, A, b):.6f}; wanted {wanted:.6f}")
+        case = f"π = {shown(p)}, A = {shown(A)}, b = {b}"
+        got = numbers(asked(answer, case, z, A, b), (), case)
+        want(abs(got - wanted) < 1e-9, f"for {case} it gives {got:.6f}; wanted {wanted:.6f}")
 
 
 def opposite(answer):
@@ -114,9 +146,12 @@ def opposite(answer):
 
 
 def lowers(answer):
-    for p in POLICIES:
-        got, wanted = np.asarray(answer(p), bool), np.asarray(sd.sample_effect(np.log(p))) < 0.0
-        want((got == wanted).all(), f"for p = {p.round(3)} it says {got}; right is {wanted}")
+    for p in map(np.array, [*TELLING, *POLICIES]):
+        case, right = f"p = {shown(p)}", np.asarray(sd.sample_effect(np.log(p))) < 0.0
+        got = np.asarray(asked(answer, case, p))
+        want(got.dtype == bool, f"for {case} it gives {got.dtype} numbers; wanted True or False for every action")
+        want(got.shape == p.shape, f"for {case} it has shape {got.shape}; wanted {p.shape}")
+        want((got == right).all(), f"for {case} it says {got}; right is {right}")
 
 
 def all_but_one(answer):
@@ -137,15 +172,15 @@ def forbidding_number(answer):
 def leave_one_out(answer):
     for rewards in ([1.0, 0.0, 0.0, 1.0], [1.0, 1.0], [0.3, 0.1, 0.5]):
         others = [np.mean(rewards[:i] + rewards[i + 1 :]) for i in range(len(rewards))]
-        close(answer(np.array(rewards)), np.array(rewards) - others, f"rewards {rewards}")
+        case = f"rewards {rewards}"
+        close(asked(answer, case, np.array(rewards)), np.array(rewards) - others, case)
 
 
 def factor(answer):
     for p, right, wrong in ((0.3, 1.0, 0.0), (0.5, 0.1, -1.0), (0.9, 2.0, 2.0)):
-        want(
-            abs(answer(p, right, wrong) - (right - wrong)) < 1e-12,
-            f"for w = {right}, {wrong} it gives {answer(p, right, wrong)}",
-        )
+        case = f"p = {p}, w = {right} and {wrong}"
+        got = numbers(asked(answer, case, p, right, wrong), (), case)
+        want(abs(got - (right - wrong)) < 1e-12, f"for {case} it gives {got:g}")
 
 
 def groups_needed(answer):
@@ -153,39 +188,39 @@ def groups_needed(answer):
 
 
 def covariance_scores(answer):
-    for _ in range(3):
-        log_prob, advantage = RNG.standard_normal((2, 7))
+    for log_prob, advantage in (([-1.0, -3.0], [1.0, -1.0]), ([-0.5, -1.0, -3.0], [1.0, 1.0, -0.5])):
+        log_prob, advantage = np.array(log_prob), np.array(advantage)
         wanted = (log_prob - log_prob.mean()) * (advantage - advantage.mean())
-        close(answer(log_prob, advantage), wanted, "random tokens")
+        case = f"log π = {shown(log_prob)}, A = {shown(advantage)}"
+        close(asked(answer, case, log_prob, advantage), wanted, case)
 
 
 def pulled(answer):
-    for log_prob, old, score, beta in ((-1.0, -2.0, 0.5, 1.0), (-2.0, -1.0, 0.5, 0.1), (-1.0, -1.0, 0.5, 1.0)):
-        wanted = score - beta * np.sign(log_prob - old)
-        want(
-            np.isclose(answer(log_prob, old, score, beta), wanted),
-            f"for log π = {log_prob}, log π_old = {old}: wanted {wanted}",
-        )
+    for now, old, score, beta in ((-1.0, -2.5, 0.5, 1.0), (-2.0, -1.7, 0.5, 0.1), (-1.0, -1.0, 0.5, 1.0)):
+        wanted = score - beta * np.sign(now - old)
+        case = f"log π = {now}, log π_old = {old}, score = {score}, β = {beta}"
+        close(asked(answer, case, now, old, score, beta), wanted, case)
 
 
 def alpha(answer):
     for least in (0.7, 0.8, 0.99):
-        close(answer(least), -np.log(least), f"λ_min = {least}")
+        case = f"λ_min = {least}"
+        close(asked(answer, case, least), -np.log(least), case)
 
 
 def slope(answer):
     for a, b, H in ((0.1, 0.9, 1.0), (0.3, 1.2, 0.0)):
-        close(answer(a, b, H), -a * np.exp(H), f"a = {a}, H = {H}")
+        case = f"a = {a}, b = {b}, H = {H}"
+        close(asked(answer, case, a, b, H), -a * np.exp(H), case)
 
 
 def success_at_the_top(answer):
     for inside, outside in ((0.0, 0.0), (0.0, 2.0), (1.0, 0.5)):
         p = np.linspace(0.0, 1.0, 100_001)
         top = p[np.argmax(sd.theory.binary_reward_entropy(p, inside, outside))]
-        want(
-            abs(answer(inside, outside) - top) < 2e-5,
-            f"for H₊ = {inside}, H₋ = {outside}: {answer(inside, outside):.5f}; wanted {top:.5f}",
-        )
+        case = f"H₊ = {inside}, H₋ = {outside}"
+        got = numbers(asked(answer, case, inside, outside), (), case)
+        want(abs(got - top) < 2e-5, f"for {case} it gives {got:.5f}; wanted {top:.5f}")
 
 
 def rather_a_line(answer):

@@ -18,7 +18,17 @@ FLAGS = [
     *("--disable-dev-shm-usage", "--hide-scrollbars", "--force-color-profile=srgb", "--lang=en-US"),
 ]
 DESKTOP, PHONE = (1280, 900), (375, 812)
-KEYS = {"ArrowUp": 38, "ArrowDown": 40, "ArrowLeft": 37, "ArrowRight": 39, "Home": 36, "Tab": 9, "Enter": 13, " ": 32}
+KEYS = {
+    "ArrowUp": 38,
+    "ArrowDown": 40,
+    "ArrowLeft": 37,
+    "ArrowRight": 39,
+    "Home": 36,
+    "End": 35,
+    "Tab": 9,
+    "Enter": 13,
+    " ": 32,
+}
 
 
 def find():

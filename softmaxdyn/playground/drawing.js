@@ -299,7 +299,7 @@ const Drawing = (() => {
     g.setLineDash([]);
   }
 
-  /** lines: [{x, y, colour, width, dash}] with colours by name; marks: [{x, y, open}]; least: the least span of y. */
+  /** lines: [{x, y, colour, width, dash}] with colours by name; marks: [{x, y, open, colour, radius}]; least: the least span of y. */
   function drawPlot(canvas, { lines, marks = [], names, least = 1e-6, steps = false }) {
     const colours = palette();
     const { g, width, height } = surface(canvas, (w) => Math.min(0.62 * w, 300));
@@ -315,8 +315,9 @@ const Drawing = (() => {
     lines.forEach((line) => polyline(g, scale, { ...line, colour: colours[line.colour] }));
     g.restore();
     for (const mark of marks) {
-      const [fill, edge] = mark.open ? [null, colours.now] : [colours.now, colours.paper];
-      disc(g, [scale.x(mark.x), scale.y(mark.y)], 5, fill, edge);
+      const colour = colours[mark.colour ?? "now"];
+      const [fill, edge] = mark.open ? [null, colour] : [colour, colours.paper];
+      disc(g, [scale.x(mark.x), scale.y(mark.y)], mark.radius ?? 5, fill, edge);
     }
   }
 

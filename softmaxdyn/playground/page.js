@@ -64,7 +64,8 @@
 
   // The run
 
-  function restart(at = 0) {
+  /** Computes the run anew, up to the step that is shown or another. */
+  function restart(at = state.at) {
     state.at = at;
     if (at === 0) setPlaying(false);
     run = State.runOf(state);
@@ -107,6 +108,15 @@
     changed();
   }
 
+  /** Shows an earlier step, or computes on to a later one. */
+  function goTo(at) {
+    setPlaying(false);
+    rows.length = Math.min(rows.length, at + 1);
+    state.at = at;
+    changed();
+    return "";
+  }
+
   function setPlaying(on) {
     playing = on;
     $("play").setAttribute("aria-pressed", String(on));
@@ -115,7 +125,7 @@
 
   function setPolicy(p, digits = 4) {
     state.logits = rounded(p.map(Math.log), digits);
-    restart();
+    restart(0);
   }
 
   /** π_a = p, the others in their old proportions. */
@@ -138,7 +148,7 @@
     state.reference = null;
     if (/^arm/.test(state.region) && count !== 3) state.region = "none";
     fillControls();
-    restart();
+    restart(0);
   }
 
   // The URL
@@ -154,6 +164,7 @@
       location.hash = State.write(state);
     }
     known = location.hash;
+    showExample();
   }
 
   function followUrl() {
@@ -165,7 +176,7 @@
   function load(fragment, kept = {}) {
     const { state: read, ignored } = State.parse(fragment);
     state = { ...read, ...kept };
-    restart(state.at);
+    restart();
     applyTheme();
     fillControls();
     setNotice(ignored.length ? word("ignored", { names: ignored.join(", ") }) : "");
@@ -197,6 +208,7 @@
   function fillControls() {
     translate();
     options($("example"), [["", word("example_choose")], ...worded("example", Object.keys(EXAMPLES))], "");
+    showExample();
     options($("theme"), worded("theme", State.CHOICES.theme), state.theme);
     options($("method"), worded("method", State.CHOICES.method), state.method);
     options($("mode"), worded("mode", State.CHOICES.mode), state.mode);
@@ -215,6 +227,13 @@
     shownWords = language();
   }
 
+  /** Names the example that the state is, if it is one. */
+  function showExample() {
+    const plain = State.write({ ...state, lang: "auto", theme: "auto" });
+    const same = (fragment) => State.write(State.parse(fragment).state) === plain;
+    $("example").value = Object.keys(EXAMPLES).find((name) => same(EXAMPLES[name])) ?? "";
+  }
+
   function showFields() {
     const show = (selector, wanted) =>
       document.querySelectorAll(selector).forEach((each) => (each.hidden = !wanted(each)));
@@ -224,7 +243,11 @@
     $("set-reference").hidden = state.method !== "reference_kl";
     $("clear-reference").hidden = state.method !== "reference_kl" || !state.reference;
     for (const name of FIELDS) settle($(name), state[name]);
-    for (const name of OWN) settle($(`n.${name}`), state.numbers[name]);
+    for (const name of OWN) {
+      settle($(`n.${name}`), state.numbers[name]);
+      const special = `n_${name}_${state.method}`;
+      setText($(`n.${name}`).previousElementSibling, word(special in Words.en ? special : `n_${name}`));
+    }
     complain("");
   }
 
@@ -361,7 +384,8 @@
     });
     bar.addEventListener("pointermove", (event) => bar.hasPointerCapture(event.pointerId) && drag(event));
     bar.addEventListener("keydown", (event) => {
-      const way = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1, PageUp: 5, PageDown: -5 }[event.key];
+      const ways = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1, PageUp: 5, PageDown: -5, Home: -100, End: 100 };
+      const way = ways[event.key];
       if (!way) return;
       event.preventDefault();
       setProbability(a, last().policy.prob[a] + 0.01 * way * (event.shiftKey ? 5 : 1));
@@ -377,7 +401,7 @@
   }
 
   function showArms(row) {
-    const largest = (values) => Math.max(...values.map(Math.abs));
+    const largest = (values) => Math.max(1e-12, ...values.map(Math.abs)); // less is rounding: no bar
     const [parts, effects] = [largest(row.contributions), largest(row.effects)];
     arms.forEach((arm, a) => {
       const p = row.policy.prob[a];
@@ -462,7 +486,8 @@
     const [exact, lemma] = ["change", "lemma1"].map((name) => kept.map((row) => quantity(row, name)));
     const zero = { x: [x[0], x[x.length - 1]], y: [0, 0], colour: "line", width: 1 };
     const lines = [zero, { x, y: lemma, colour: "rise", width: 6 }, { x, y: exact, colour: "now", width: 1.6 }];
-    const marks = kept.length === 1 ? [{ x: x[0], y: exact[0] }] : [];
+    const dots = [{ x: x[0], y: lemma[0], colour: "rise", radius: 9 }, { x: x[0], y: exact[0] }];
+    const marks = kept.length === 1 ? dots : [];
     Drawing.drawPlot($("changes"), { lines, marks, names: [word("axis_step"), "ΔH"], steps: true });
   }
 
@@ -483,6 +508,10 @@
     $("simplex-only").hidden = three;
     setText($("simplex-only"), word("simplex_only", { arms: state.logits.length }));
     showNumbers(row);
+    const brief = { entropy: shown(row.policy.entropy), change: shown(row.change), lemma1: shown(quantity(row, "lemma1")) };
+    setText($("brief"), word("brief", brief));
+    if (document.activeElement !== $("at")) $("at").value = String(state.at);
+    $("step").disabled = state.at >= State.LIMITS.at[1];
     showArms(row);
     showPath();
     showChanges();
@@ -531,10 +560,10 @@
         setPlaying(!playing);
         schedule();
       },
-      reset: () => restart(),
+      reset: () => restart(0),
       here: () => {
         state.logits = logProbs();
-        restart();
+        restart(0);
       },
       uniform: () => setPolicy(state.logits.map(() => 1)),
       "set-reference": () => {
@@ -565,6 +594,7 @@
       const fragment = EXAMPLES[event.target.value];
       if (fragment) load(fragment, { lang: state.lang, theme: state.theme });
     });
+    bind($("at"), () => State.LIMITS.at, () => state.at, goTo);
     for (const name of FIELDS) {
       bind($(name), () => State.LIMITS[name], () => state[name], (value) => setField(name, value));
     }

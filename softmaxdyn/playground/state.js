@@ -110,6 +110,10 @@ const State = (() => {
     for (const name of names) {
       if (!readInto(state, name, given.get(name))) ignored.push(name.slice(0, 20) || "?");
     }
+    if (state.rewards.length !== state.logits.length && (given.has("r") || given.has("rewards"))) {
+      state.rewards = defaults().rewards;
+      ignored.push("r");
+    }
     return { state: consistent(state, ignored), ignored };
   }
 

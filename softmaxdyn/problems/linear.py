@@ -85,7 +85,7 @@ def _eliminate_by_state(moves: Float[Array, "S S"], stop: Float[Array, " S"]) ->
     states = stop.shape[0]
     index = jnp.arange(states)
 
-    def skip(count: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
+    def skip(count: int | Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
         flow, stop = carry
         k = states - 1 - count
         leaving = jnp.where(index < k, flow[k], 0.0)

@@ -104,7 +104,7 @@ def _largest_step(kl: Callable[[Array], Array], most: Number, like: Array) -> Ar
     """The size in [0, log 1/tiny] at which the rising function `kl` reaches `most`, to the last digits."""
     limit = -jnp.log(jnp.finfo(like.dtype).tiny)
 
-    def halve(_: Array, bounds: tuple[Array, Array]) -> tuple[Array, Array]:
+    def halve(_: int | Array, bounds: tuple[Array, Array]) -> tuple[Array, Array]:
         low, high = bounds
         middle = jnp.exp(0.5 * (low + high))
         inside = kl(middle) <= most
