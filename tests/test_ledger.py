@@ -128,7 +128,10 @@ def test_without_any_number_there_is_no_value():
 
 @pytest.mark.parametrize(
     ("at_least", "at_most", "words"),
-    [(None, None, "nothing"), (-0.5, None, "≥ −0.5"), (None, 2.0, "≤ 2"), (1.9, 2.1, "1.9 … 2.1")],
+    [
+        *((None, None, "nothing"), (-0.5, None, "≥ −0.5"), (None, 2.0, "≤ 2"), (1.9, 2.1, "1.9 … 2.1")),
+        *((np.finfo(float).tiny, None, "> 0"), (None, -np.finfo(float).tiny, "< 0")),
+    ],
 )
 def test_a_range_in_words(at_least, at_most, words):
     assert wanted({"at_least": at_least, "at_most": at_most}) == words
@@ -249,7 +252,9 @@ def test_the_command_tells_each_verdict_and_prints_the_table(command, out):
     assert done.exit_code == 0, done.output
     assert done.stderr.splitlines() == ["C1: theorem", "C12: fails"]
     assert "\nC1  theorem\n    One is one | really.\n      one = 1 (wanted 1 … 1)\n" in done.stdout
-    assert "\n2 claims: 1 theorem, 1 fails\n" in done.stdout
+    assert "\n2 claims: 1 theorem, 1 fails\nQuick size: " in done.stdout
+    assert "\n\nQuick size: " in (out / "claims" / "C12.md").read_text("utf-8")
+    assert "Quick" not in (Path(__file__).parents[1] / "figures" / "claims" / "C12.md").read_text("utf-8")
     assert done.stdout.splitlines()[-1].startswith(f"wrote {out / 'ledger.md'}, ")
     assert command("c12").stderr.splitlines() == ["C12: fails (kept)"]
 

@@ -80,7 +80,9 @@ figure.suptitle("tokens whose score changes by more than a fifth", fontsize=9)
 plt.show()
 
 # %% [markdown]
-# High covariance means: probable *and* rewarded, or rare *and* not rewarded. Both ends of the diagonal are touched.
+# High covariance means probable *and* rewarded, or rare *and* not rewarded: Clip-Cov and KL-Cov take both ends of that diagonal.
+# STEER takes tokens of either sign that, by its estimate, move the entropy most: probable ones. Few of these tokens are both
+# rewarded and probable, for all three.
 #
 # ## A no-op
 #
@@ -165,8 +167,8 @@ assert mean["GRPO, no clip"] < mean["Clip-Cov at random"] < mean["Clip-Cov"] < m
 # %% [markdown]
 # How to read it. Against GRPO, Clip-Cov and KL-Cov seem to *lose* entropy; against their own baseline they keep some, and more than
 # their random controls do: the choice counts. But the plain PPO clip, which touches fewer tokens, keeps more than either. At equal
-# entropy the returns differ by some hundredths. STEER selects a third of the tokens and is slower, on the curve of GRPO: a smaller
-# step size does that, too. (Which of this holds on other problems, and with twenty seeds, is in the ledger, C22 to C39.)
+# entropy the returns differ by two hundredths at most. STEER touches a third of the tokens and is slower, on the curve of GRPO: a
+# smaller step size does that, too. (Which of this holds on other problems, and with twenty seeds, is in the ledger, C22 to C39.)
 
 # %% [markdown]
 # ## Exercises

@@ -65,10 +65,12 @@ def _shown(total: int) -> Iterator[Callable[[dict[str, Any], bool], None]]:
 
 def _print(records: list[dict[str, Any]]) -> None:
     """A paragraph a claim: the verdict, the statement, the numbers that decide; then how many of each verdict."""
-    from softmaxdyn.ledger.pages import condition, counts, text
+    from softmaxdyn.ledger.pages import QUICK, condition, counts, is_quick, text
 
     for record in records:
         click.echo(f"\n{record['id']:4}{record['verdict']}{condition(record)}\n    {record['statement']}")
         deciding = [text(each) for each in record["statistics"] if each["deciding"]]
         click.echo("\n".join(f"      {line}" for line in deciding or [record["cannot"]]))
     click.echo(f"\n{len(records)} claims: {counts(records)}")
+    if any(map(is_quick, records)):
+        click.echo(f"{QUICK}: leave --quick out for that")

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from softmaxdyn.ledger.findings import ONLY_WHEN, VERDICTS
 
+QUICK = "Quick size: fewer seeds, steps and prompts than at full size, where the verdict may be another"
 
 def page(record: Mapping[str, Any]) -> str:
     """The page of a claim: verdict, picture, numbers, how it was tried, where it stops, what it means."""
     name = record["id"]
     parts = [f"# {name}: {record['statement']}", headline(record)]
+    if is_quick(record):
+        parts.append(f"{QUICK}: `softmaxdyn reproduce {name}`.")
     if record["figure"]:
         parts.append(f"![The figure of {name}]({name}.png)")
     if record["statistics"]:
@@ -32,6 +36,11 @@ def headline(record: Mapping[str, Any]) -> str:
     if record["counterexample"]:
         found.append(f"Counterexample: {record['counterexample']}")
     return " ".join([*found, record["says"]]).strip()
+
+
+def is_quick(record: Mapping[str, Any]) -> bool:
+    """Whether a claim was tried at the quick size."""
+    return bool(record["made_by"]["size"] == "quick")
 
 
 def condition(record: Mapping[str, Any]) -> str:
@@ -83,7 +92,9 @@ def wanted(statistic: Mapping[str, Any]) -> str:
     if low is None and high is None:
         return "nothing"
     if high is None:
-        return f"≥ {_short(low)}"
+        return "> 0" if low == sys.float_info.min else f"≥ {_short(low)}"
+    if low is None and high == -sys.float_info.min:
+        return "< 0"
     return f"≤ {_short(high)}" if low is None else f"{_short(low)} … {_short(high)}"
 
 
