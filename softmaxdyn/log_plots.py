@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,7 +28,8 @@ _MARKERS = "oxs^Dv"
 def ranked_covariance(tail: Tail, ax: Axes) -> Axes:
     """C from the highest down, and −C from the lowest up, against the share of tokens that rank at least so.
 
-    Each lies on the range of the permutations. A curve ends where C changes its sign.
+    Each lies on the range of the permutations. A curve ends where C changes its sign, or falls below the highest over
+    the number of tokens: all that is lower weighs less than one token, and may be nothing but rounding.
     """
     share = tail.rank / tail.rank[-1]
     sides = {
@@ -42,6 +43,7 @@ def ranked_covariance(tail: Tail, ax: Axes) -> Axes:
         ax.plot(share, _positive(size), color=COLOURS[number], linestyle=DASHES[number], linewidth=1.2, label=name)
     if tail.highest.any():
         ax.set_yscale("log")
+        ax.set_ylim(*_limits([tail.highest, -tail.lowest, tail.permuted_highest, -tail.permuted_lowest], share[0]))
     ax.set_xscale("log")
     ax.set_xlim(0.7 * share[0], 1.4)
     return labelled(ax, "share of tokens, ranked by C", "covariance score (nats × A)", columns=1)
@@ -87,6 +89,13 @@ def diagnosis(log: Log, found: Diagnosis, touched: Mapping[str, np.ndarray]) -> 
         marked_tokens(log, touched, marks)
         profiles(found.profiles, who)
     return figure
+
+
+def _limits(drawn: Sequence[np.ndarray], share: float) -> tuple[float, float]:
+    """Of a log axis, with a margin: what is above `share` (at most 1e-3) of the highest, where `share` is one token."""
+    values = np.concatenate([np.ravel(each) for each in drawn])
+    top = values.max()
+    return float(values[values >= min(share, 1e-3) * top].min()) / 1.5, 1.5 * float(top)
 
 
 def _undrawn(methods: Mapping[str, Any]) -> dict[str, Any]:

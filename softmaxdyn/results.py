@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import shutil
+import stat
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -32,6 +35,7 @@ class Field(NamedTuple):
     formula: str
 
 
+_KEPT = 40  # characters of a file's name that its unfinished form keeps: with all of them it may be too long
 _UNFINISHED: set[Path] = set()
 _ROW = ("step", "state")
 FIELDS = {
@@ -160,18 +164,62 @@ def remarks(problem: Problem, logits: Float[np.ndarray, "S A"], traces: Mapping[
 
 @contextmanager
 def whole_file(path: str | Path) -> Iterator[Path]:
-    """A name beside `path` to write to; the file moves to `path` at the end, or is removed if anything goes wrong."""
-    path = Path(os.path.realpath(path))
-    unfinished = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    """A name to write to; the file moves to `path` at the end, or is removed if anything goes wrong.
+
+    What was written is copied into `path` where that is a stream (`is_stream`), which cannot be replaced. Raises
+    OSError where neither is possible.
+    """
+    target, stream = Path(os.path.realpath(path)), is_stream(path)
+    if target.is_dir():
+        raise IsADirectoryError(f"{str(path)!r} is a folder; rename it, or write to another place")
+    folder = Path(tempfile.gettempdir()) if stream else target.parent
+    unfinished = folder / f".{target.name[:_KEPT]}.{secrets.token_hex(4)}.part"
     _UNFINISHED.add(unfinished)
     try:
         yield unfinished
-        with open(unfinished, "rb") as file:
-            os.fsync(file.fileno())
-        os.replace(unfinished, path)
+        if stream:
+            _pour(unfinished, path)
+        else:
+            _move(unfinished, target)
     finally:
         unfinished.unlink(missing_ok=True)
         _UNFINISHED.discard(unfinished)
+
+
+def is_stream(path: str | Path) -> bool:
+    """Whether `path` is a device, a pipe or a socket, or what this program prints to (/dev/stdout, even in a file)."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return False
+    return not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)) or _printed(found) is not None
+
+
+def _printed(found: os.stat_result) -> int | None:
+    """The number of this program's own output that goes to the file `found`; None if neither does."""
+    for number in (1, 2):
+        with suppress(OSError):  # it may be closed
+            if os.path.samestat(found, os.fstat(number)):
+                return number
+    return None
+
+
+def _move(unfinished: Path, target: Path) -> None:
+    with open(unfinished, "rb") as file:
+        os.fsync(file.fileno())
+    os.replace(unfinished, target)
+
+
+def _pour(unfinished: Path, path: str | Path) -> None:
+    """Copies a file into a stream. A file that is also printed to goes on where the print is: no second start."""
+    try:
+        number = _printed(os.stat(path))
+        sys.stdout.flush()
+        place = os.open(path, os.O_WRONLY) if number is None else number
+        with open(unfinished, "rb") as file, open(place, "wb", closefd=number is None) as stream:
+            shutil.copyfileobj(file, stream)
+    except OSError as error:
+        raise OSError(f"cannot write to {str(path)!r} ({error.strerror or error})") from None
 
 
 def remove_unfinished() -> None:

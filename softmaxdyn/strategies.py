@@ -20,8 +20,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from hypothesis import strategies as st
-from hypothesis.extra.numpy import arrays
+
+try:
+    from hypothesis import strategies as st
+    from hypothesis.extra.numpy import arrays
+except ModuleNotFoundError as error:
+    message = "softmaxdyn.strategies needs hypothesis; type pip install 'softmaxdyn[strategies]'"
+    raise ModuleNotFoundError(message, name=error.name) from None
 
 from softmaxdyn.errors import InputError, check_choice, check_integer
 from softmaxdyn.problems import Bandit

@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from fnmatch import fnmatch
 from pathlib import Path
 
 import jax
@@ -13,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from softmaxdyn import InputError, Trace, cli, plots, results
+from softmaxdyn.cli.group import WRITTEN
 from softmaxdyn.problems.named import named_options
 from softmaxdyn.results import visit_mean
 
@@ -89,6 +91,10 @@ def test_the_closing_line_states_the_end(default, update):
     trace = Trace.load(folder / f"dynamics_{update.lower()}.nc")
     ending = f"{update} ends at J = {trace.final_expected_return:.6g} with H = {trace.final_entropy[0]:.6g} nats"
     assert ending in printed.splitlines()
+
+
+def test_every_file_of_a_run_is_one_that_a_folder_may_not_stand_for(default):
+    assert all(any(fnmatch(name, known) for known in WRITTEN["run"]) for name in os.listdir(default[0]))
 
 
 def test_run_says_what_it_wrote(default):
@@ -211,7 +217,14 @@ def test_an_option_has_the_type_that_settings_take_and_says_which_do():
         ("correct", "discount", "smoothing"), "float"
     )
     assert "parity (4)" in options["depth"].help
-    assert options["correct"].help == "pool (0.1), pass counts: number of correct ones."
+
+
+def test_the_help_of_correct_says_where_it_is_a_share_and_where_a_number():
+    (text,) = (parameter.help for parameter in cli.main.commands["run"].params if parameter.name == "correct")
+    assert text == (
+        "pool (0.1): the share of the actions that are correct, in (0, 1); "
+        "pass counts: how many of the actions are correct, a whole number."
+    )
 
 
 FAULTS = [
@@ -246,9 +259,16 @@ FAULTS = [
         ["run", "--problem", "torn.json", "--column", "clicks"],
         r"--column is 'clicks'; wanted NAME=COLUMN, e\.g\. --column reward=clicks",
     ),
-    (["run", "--out", "none"], r"--out is 'none', which is no folder; wanted one that exists \(mkdir makes one\)"),
-    (["run", "--out", ""], r"--out is '', which is no folder; wanted one that exists \(mkdir makes one\)"),
-    (["run", "--out", "torn.json"], r"--out is 'torn\.json', which is no folder; wanted one that exists .*"),
+    (["run", "--out", ""], r"--out is ''; wanted a folder, which is made if need be"),
+    (
+        ["run", "--out", "torn.json"],
+        r"cannot write to 'torn\.json' \('torn\.json' is no folder\); pass another --out .*",
+    ),
+    (["run", "--out", "torn.json/new/a"], r"cannot write to 'torn\.json/new/a' \('torn\.json' is no folder\); pass .*"),
+    (
+        ["run", "--out", f"new/{'x' * 300}"],
+        r"cannot write to 'new/x+' \(File name too long\); pass another --out FOLDER",
+    ),
     (["run", "--out", "/proc/self"], r"cannot write to '/proc/self' \(.*\); pass another --out FOLDER"),
     (["run", "--method", "klcov"], r"unknown method 'klcov'; did you mean 'kl_cov'\? .*"),
     (["run", "--method", "kl_cov", "--fractoin", "0.1"], r"unknown option '--fractoin'; did you mean '--fraction'\?.*"),
@@ -280,6 +300,63 @@ def test_output_that_fails_is_one_line_with_code_2(no_figure, tmp_path, monkeypa
     done = invoke("run", "--update", "pg", "--steps", 2, "--out", tmp_path)
     assert (done.exit_code, done.stdout, os.listdir(tmp_path)) == (2, "", [])
     assert done.stderr == f"softmaxdyn: {error}\n"
+
+
+def test_a_folder_is_made_with_its_parents_and_stays_for_what_is_in_it(no_figure, tmp_path):
+    run("--update", "pg", "--steps", 2, "--out", tmp_path / "a" / "b")
+    assert os.listdir(tmp_path / "a" / "b") == ["dynamics_pg.nc"]
+
+
+@pytest.mark.parametrize("out", [[], ["--out", "a/b"], ["--out", "here/b"]])
+def test_a_folder_that_stays_empty_is_removed_and_no_other(no_figure, tmp_path, monkeypatch, out):
+    def fail(trace, path, attributes):
+        assert os.path.isdir(path.parent)
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(results, "save", fail)
+    os.mkdir("here")
+    assert invoke("run", "--update", "pg", "--steps", 2, *out).exit_code == 2
+    assert [str(path) for path in Path().rglob("*")] == ["here"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        (["run", "--method", "grpo"], "dynamics.png"),
+        (["run"], "dynamics_pg.nc"),
+        (["compare", "grpo"], "comparison.svg"),
+        (["diagnose", "none.csv"], "diagnose.png"),
+        (["law", "none.csv"], "law.png"),
+        (["reproduce", "C16"], "ledger.md"),
+        (["reproduce", "C16"], "claims/C16.png"),
+    ],
+)
+def test_a_folder_in_the_place_of_a_file_is_found_before_anything_is_computed(tmp_path, monkeypatch, arguments, name):
+    monkeypatch.chdir(tmp_path)
+    os.makedirs(Path("out", name))
+    done = invoke(*arguments, "--out", "out")
+    assert (done.exit_code, done.stdout, [path for path in Path().rglob("*") if path.is_file()]) == (2, "", [])
+    said = f"{str(Path('out', name))!r} is a folder, where a file is to go; rename it or pass another --out FOLDER"
+    assert done.stderr == f"softmaxdyn: {said}\n"
+
+
+JSON_FAULTS = [
+    ("", r"--json is ''; wanted a file in a folder that exists"),
+    (".", r"--json is '\.'; wanted a file in a folder that exists"),
+    ("none/x.json", r"--json is 'none/x\.json'; wanted a file in a folder that exists"),
+    ("loop", r"cannot write to 'loop' \(Too many levels of symbolic links\); pass another --json FILE"),
+    ("x" * 300, r"cannot write to 'x+' \(File name too long\); pass another --json FILE"),
+]
+
+
+@pytest.mark.parametrize(("file", "line"), JSON_FAULTS)
+def test_a_json_file_that_cannot_be_is_refused_before_anything_is_computed(tmp_path, monkeypatch, file, line):
+    monkeypatch.chdir(tmp_path)
+    os.symlink("loop", "loop")
+    done = invoke("verify", "--json", file)
+    assert (done.exit_code, done.stdout, os.listdir()) == (2, "", ["loop"])
+    assert re.fullmatch(f"softmaxdyn: {line}\n", done.stderr)
 
 
 def python(*arguments, cwd, **variables):
@@ -345,6 +422,6 @@ def half_way(trace, path, attributes):
 cli.main()
 """
     steps = ["--steps", "2"] if "save" in moment else ["--steps", 10**15, "--every", 10**14]
-    done = python("-c", code, "run", "--update", "pg", *map(str, steps), "--out", ".", cwd=tmp_path)
+    done = python("-c", code, "run", "--update", "pg", *map(str, steps), "--out", "a/b", cwd=tmp_path)
     assert (done.returncode, done.stdout, os.listdir(tmp_path)) == (130, "", [])
     assert done.stderr == "softmaxdyn: interrupted; no file was left half-written\n"

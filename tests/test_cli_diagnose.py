@@ -4,6 +4,8 @@ import json
 import os
 import re
 import struct
+import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pandas
@@ -13,7 +15,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from softmaxdyn import cli, log_plots, plots
-from softmaxdyn.diagnostics import covariance_score, covariance_tail, order, profile
+from softmaxdyn.diagnostics import Log, covariance_score, covariance_tail, order, profile
 from softmaxdyn.interventions.covariance import KLCov
 from softmaxdyn.logs import read_log
 
@@ -179,7 +181,8 @@ FAULTS = {
     "no file": (["none.csv"], "none.csv: no such file"),
     "missing column": (
         ["short.csv"],
-        r"no column 'old_log_prob'; did you mean 'log_prob'\? then pass --column old",
+        r"has no column 'old_log_prob'; name it: --column old_log_prob=NAME "
+        r"\(it needs log_prob, old_log_prob, advantage, and has log_prob, advantage\)",
     ),
     "gaps": (
         ["gaps.csv"],
@@ -210,11 +213,19 @@ FAULTS = {
     "clip high": (["good.csv", "--clip-high", "-1"], "--clip-high is -1.0; wanted a finite number ≥ 0"),
     "permutations": (["good.csv", "--permutations", "1"], "--permutations is 1; wanted a whole number ≥ 2"),
     "seed": (["good.csv", "--seed", "-1"], "--seed is -1; wanted a whole number ≥ 0"),
-    "out": (["good.csv", "--out", "nowhere"], "--out is 'nowhere', which is no folder; wanted one that exists"),
-    "out is a file": (["good.csv", "--out", "good.csv"], "--out is 'good.csv', which is no folder"),
+    "large seed": (
+        ["good.csv", "--seed", str(2**63)],
+        "--seed is 9223372036854775808; wanted at most 92233720368547758",
+    ),
+    "out is a file": (["good.csv", "--out", "good.csv"], r"cannot write to 'good.csv' \('good.csv' is no folder\)"),
+    "a new out": (["none.csv", "--out", "new/folder"], "none.csv: no such file"),
     "json": (
         ["good.csv", "--json", "nowhere/x.json"],
         "--json is 'nowhere/x.json'; wanted a file in a folder",
+    ),
+    "json is the log": (
+        ["good.csv", "--json", "good.csv"],
+        "--json is 'good.csv', the file that is read; wanted another",
     ),
     "json is a folder": (["good.csv", "--json", "."], "--json is '.'; wanted a file in a folder"),
 }
@@ -237,8 +248,8 @@ def test_a_fault_is_one_line_with_exit_code_2_and_leaves_no_file(tmp_path, monke
     assert (done.exit_code, done.stdout) == (2, "")
     assert done.stderr.count("\n") == 1
     assert re.search(message, done.stderr)
-    assert set(os.listdir()) - before <= {"softmaxdyn-out"}
-    assert not os.path.exists("softmaxdyn-out") or not os.listdir("softmaxdyn-out")
+    assert set(os.listdir()) == before
+    assert (tmp_path / "good.csv").read_text() == GOOD
 
 
 def test_an_unfinished_json_is_removed(tmp_path, monkeypatch):
@@ -252,6 +263,27 @@ def test_an_unfinished_json_is_removed(tmp_path, monkeypatch):
     assert done.exit_code == 2
     assert "No space left on device" in done.stderr
     assert os.listdir(tmp_path) == ["log.csv"]
+
+
+def test_parquet_without_pyarrow_is_one_line(tmp_path, monkeypatch):
+    pandas.DataFrame(columns()).to_parquet(tmp_path / "log.parquet")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    done = invoke("log.parquet")
+    line = "softmaxdyn: log.parquet: Parquet needs pyarrow: pip install 'softmaxdyn[parquet]'\n"
+    assert (done.exit_code, done.stdout, done.stderr) == (2, "", line)
+
+
+def test_a_pipe_takes_the_json_and_stays(no_figure, tmp_path):
+    (tmp_path / "log.csv").write_text(GOOD)
+    os.mkfifo(tmp_path / "pipe")
+    with ThreadPoolExecutor() as pool:
+        read = pool.submit((tmp_path / "pipe").read_text)
+        done = invoke(tmp_path / "log.csv", "--json", tmp_path / "pipe", "--out", tmp_path / "out")
+        assert (done.exit_code, done.stderr) == (0, "")
+        text = read.result(60)
+    assert (json.loads(text)["tokens"], text[-2:]) == (2, "}\n")
+    assert (tmp_path / "pipe").is_fifo()
 
 
 @pytest.fixture
@@ -277,6 +309,18 @@ def test_the_ranked_curve_is_the_tail_above_the_band_of_its_control(log, ax):
     assert len(ax.collections) == 2
 
 
+def test_the_ranked_curve_is_drawn_down_to_the_weight_of_one_token_and_not_to_rounding(ax):
+    random = np.random.default_rng(0)
+    log_prob = np.repeat([0.0, -1e-17], SIZE // 2) - random.exponential(1.0, SIZE) * (random.random(SIZE) < 0.1)
+    log = Log(log_prob, log_prob, np.where(np.arange(SIZE) < 80, random.standard_normal(SIZE), 1e-18))
+    tail = covariance_tail(log, order(covariance_score(log)))
+    top = max(tail.permuted_highest.max(), -tail.permuted_lowest.min(), tail.highest[0], -tail.lowest[0])
+    log_plots.ranked_covariance(tail, ax)
+    bottom, upper = ax.get_ylim()
+    assert top / SIZE / 1.5 <= bottom < 100 * top / SIZE
+    assert top < upper < 2 * top
+
+
 def test_marks_lie_on_tokens_that_the_method_selects_and_candidates_stand_for_the_chosen(log, ax, monkeypatch):
     monkeypatch.setattr(log_plots, "MARKED", 3)
     few, many = np.arange(SIZE) < 2, np.arange(SIZE) % 2 == 0
@@ -298,7 +342,7 @@ def test_profiles_are_drawn_a_row_a_method(log, ax):
 
 
 def test_a_log_without_covariance_can_be_drawn(ax):
-    from softmaxdyn.diagnostics import Log, diagnose
+    from softmaxdyn.diagnostics import diagnose
 
     log = Log(-np.ones(3), -np.ones(3), np.zeros(3))
     found, touched = diagnose(log, {"KL-Cov": KLCov()}, permutations=2)

@@ -111,7 +111,62 @@ def test_remarks_of_the_library_are_printed_as_notes(tmp_path):
     lines = [*rows("r"), "r,99,,0.5"]
     printed, numbers = law(write(tmp_path, lines))
     assert "note: r: 1 of 61 rows lack entropy or reward and are left out" in printed
-    assert numbers["runs"]["r"]["remarks"][0] == "1 of 61 rows lack entropy or reward and are left out"
+    assert "note: r: without entropy or reward: line 62\n" in printed
+    remarks = ["1 of 61 rows lack entropy or reward and are left out", "without entropy or reward: line 62"]
+    assert set(remarks) <= set(numbers["runs"]["r"]["remarks"])
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl", "json"])
+def test_rows_that_are_left_out_are_counted_and_the_first_are_named_by_their_place_in_the_file(tmp_path, suffix):
+    path = tmp_path / f"curve.{suffix}"
+    rows = [{"step": step, "entropy": 1 / (1 + step), "reward": None if step % 2 else step} for step in range(16)]
+    match suffix:
+        case "csv":  # a blank line and a cell of two lines come before
+            cells = [f"{row['step']},{row['entropy']},{'' if row['reward'] is None else row['reward']}" for row in rows]
+            path.write_text("\n".join(["step,entropy,reward,x", "", '-1,2,3,"a\nb"', *(f"{each},c" for each in cells)]))
+        case "jsonl":
+            path.write_text("\n\n".join(map(json.dumps, rows)))
+        case "json":
+            path.write_text(json.dumps(rows))
+    places = {"csv": "lines 6, 8, 10, 12, 14", "jsonl": "lines 3, 7, 11, 15, 19", "json": "rows 2, 4, 6, 8, 10"}
+    (run,) = laws.read_runs(path).runs
+    assert run.remarks == (f"without entropy or reward: {places[suffix]} and 3 more",)
+
+
+def test_rows_without_a_step_are_the_last_or_left_out_with_a_note(tmp_path):
+    path = write(tmp_path, [*rows("r"), "r,,0.1,0.9", "s,1,0.1,0.9", "r,,0.2,0.8"])
+    first, last = laws.read_runs(path).runs[0], laws.read_runs(path, first=1).runs[0]
+    assert (len(first.step), first.remarks) == (62, ("2 rows without a step, taken last: lines 62, 64",))
+    assert (len(last.step), last.remarks) == (59, ("2 rows without a step, left out: lines 62, 64",))
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("a.csv", "step,entropy,reward,entropy\n1,2,3,4\n", "two columns are named 'entropy'"),
+        (
+            "a.csv",
+            "run,entropy,reward\nr,2,3\n,2,3\n",
+            "has no 'run', the name of the run, in 1 of 2 rows (line 3); fill",
+        ),
+        ("a.csv", "\n \n", "is empty"),
+        ("a.csv", b"\xff\xfe\x00a,b", "is not UTF-8 text (invalid start byte)"),
+        (f"{'x' * 300}.csv", None, "cannot be read: File name too long"),
+    ],
+)
+def test_a_table_that_cannot_be_read_is_one_line(tmp_path, monkeypatch, name, text, message):
+    monkeypatch.chdir(tmp_path)
+    if text is not None:
+        (tmp_path / name).write_bytes(text if isinstance(text, bytes) else text.encode())
+    done = invoke(name)
+    assert (done.exit_code, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert done.stderr.startswith(f"softmaxdyn: {name}: {message}")
+
+
+def test_a_pipe_is_no_table(tmp_path):
+    os.mkfifo(tmp_path / "pipe.csv")
+    with pytest.raises(InputError, match="pipe.csv: is not a regular file"):
+        laws.read_runs(tmp_path / "pipe.csv")
 
 
 @pytest.mark.usefixtures("no_figure")
@@ -127,7 +182,9 @@ def test_remarks_of_the_library_are_printed_as_notes(tmp_path):
         (["--from", 70], "has no row with a step in [70, inf]; its steps are 0 … 59"),
         (["--from", 57], "3 of 3 rows have both entropy and reward; wanted at least 4"),
         (["--run", "step"], "none of 60 runs can be fitted; the first, 0: 1 of 1 rows have both"),
-        (["--out", "nowhere"], "--out is 'nowhere', which is no folder"),
+        (["--out", "curve.csv"], "cannot write to 'curve.csv' ('curve.csv' is no folder); pass another --out FOLDER"),
+        (["--out", "new/folder", "--from", 70], "has no row with a step in [70, inf]; its steps are 0 … 59"),
+        (["--json", "curve.csv"], "--json is 'curve.csv', the file that is read; wanted another, or it would be lost"),
         (["--json", "nowhere/a.json"], "--json is 'nowhere/a.json'; wanted a file in a folder that exists"),
     ],
 )
@@ -139,7 +196,7 @@ def test_faults_are_one_line_and_leave_no_file(tmp_path, monkeypatch, arguments,
     assert done.stderr.startswith("softmaxdyn: ")
     assert message in done.stderr
     assert done.stderr.count("\n") == 1
-    assert {path.name for path in tmp_path.rglob("*") if path.is_file()} == {"curve.csv"}
+    assert os.listdir() == ["curve.csv"]
 
 
 def test_a_missing_file_is_refused():

@@ -175,9 +175,28 @@ BAD = {
         "log.csv",
         "log_probs,old_log_prob,adv\n-1,-1,1\n",
         r"has no column 'log_prob'; did you mean 'log_probs'\? then pass --column log_prob=log_probs "
-        r"\(it has log_probs, old_log_prob, adv\)",
+        r"\(it needs log_prob, old_log_prob, advantage, and has log_probs, old_log_prob, adv\)",
     ),
-    "missing, none near": ("log.jsonl", '{"x": 1}\n', r"'log_prob'; name it: --column log_prob=NAME \(it has x\)"),
+    "missing, none near": (
+        "log.jsonl",
+        '{"x": 1}\n',
+        r"'log_prob'; name it: --column log_prob=NAME \(it needs .*has x\)",
+    ),
+    "missing, another near": (
+        "log.csv",
+        "old_log_prob,advantage\n-1,1\n",
+        r"has no column 'log_prob'; name it: --column log_prob=NAME",
+    ),
+    "missing, another's near": (
+        "log.csv",
+        "old_log_probs,advantage\n-1,1\n",
+        r"has no column 'log_prob'; name it: --column log_prob=NAME",
+    ),
+    "huge": (
+        "log.npz",
+        npz(**with_value("advantage", -1e90)),
+        r"advantage is beyond 1e\+70 in size in 1 of 24 tokens \(as -1e\+90\); wanted numbers that can be multiplied",
+    ),
     "twice": ("log.csv", "advantage," + HEADER, "two columns are named 'advantage'"),
     "text": (
         "log.csv",

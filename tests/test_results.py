@@ -4,7 +4,10 @@ import contextlib
 import dataclasses
 import os
 import stat
+import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import h5py
 import jax
@@ -18,6 +21,7 @@ from hypothesis.extra.numpy import arrays
 from softmaxdyn import Algorithm, Bandit, InputError, NaturalPG, Trace, VanillaPG, simulate
 from softmaxdyn.results import FIELDS, load, remarks, remove_unfinished, save, to_xarray, visit_mean, whole_file
 
+ROOT = Path(__file__).parents[1]
 MASKED = np.array([[0.0, 1.0, -np.inf], [0.5, 0.0, 0.0]])
 REWARDS = np.array([[1.0, 0.0, 0.5], [0.0, 0.2, 1.0]])
 
@@ -182,6 +186,67 @@ def test_a_file_behind_a_link_is_written_and_the_link_stays(tmp_path):
     with whole_file(tmp_path / "link") as unfinished:
         unfinished.write_text("new")
     assert ((tmp_path / "link").is_symlink(), (tmp_path / "file").read_text()) == (True, "new")
+
+
+def test_a_pipe_is_written_into_and_stays(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with ThreadPoolExecutor() as pool:
+        read = pool.submit(pipe.read_text)
+        with whole_file(pipe) as unfinished:
+            unfinished.write_text("new")
+        assert read.result(60) == "new"
+    assert (pipe.is_fifo(), os.listdir(tmp_path)) == (True, ["pipe"])
+
+
+def test_a_device_is_written_into_and_stays_and_its_error_is_one_line(tmp_path):
+    device = tmp_path / "full"
+    try:
+        os.mknod(device, stat.S_IFCHR | 0o600, os.makedev(1, 7))  # a node of our own of what /dev/full is
+        device.open("wb").close()
+    except OSError:
+        pytest.skip("no device can be made here")
+    with (
+        pytest.raises(OSError, match=r"^cannot write to '.*full' \(No space left on device\)$"),
+        whole_file(device) as unfinished,
+    ):
+        unfinished.write_text("new")
+    assert (device.is_char_device(), os.listdir(tmp_path)) == (True, ["full"])
+
+
+@pytest.mark.parametrize("kind", ["file", "pipe"])
+@pytest.mark.parametrize("place", ["/dev/stdout", "/dev/stderr"])
+def test_what_goes_to_the_standard_output_lies_between_what_is_printed(tmp_path, kind, place):
+    if not os.path.exists(place):
+        pytest.skip(f"no {place} here")
+    code = f"""
+from softmaxdyn.results import whole_file
+print("before")
+with whole_file({place!r}) as unfinished:
+    unfinished.write_text("new\\n")
+print("after")
+"""
+    with open(tmp_path / "out", "wb") as out:
+        into = {"stdout": out if kind == "file" else subprocess.PIPE, "stderr": subprocess.STDOUT}
+        done = subprocess.run([sys.executable, "-c", code], **into, cwd=ROOT, timeout=120, check=True)
+    printed = (tmp_path / "out").read_bytes() if kind == "file" else done.stdout
+    assert (printed, os.listdir(tmp_path)) == (b"before\nnew\nafter\n", ["out"])
+
+
+def test_a_folder_is_not_replaced_by_a_file(tmp_path):
+    (tmp_path / "file").mkdir()
+    with (
+        pytest.raises(IsADirectoryError, match="^'.*file' is a folder; rename it, or write to another place$"),
+        whole_file(tmp_path / "file") as unfinished,
+    ):
+        unfinished.write_text("new")
+    assert os.listdir(tmp_path / "file") == []
+
+
+def test_a_file_of_the_longest_name_is_written(tmp_path):
+    with whole_file(tmp_path / ("é" * 127)) as unfinished:
+        unfinished.write_text("new")
+    assert os.listdir(tmp_path) == ["é" * 127]
 
 
 def test_a_saved_file_has_the_rights_of_any_new_file(saved):

@@ -1,5 +1,8 @@
 """Strategies: what they cover, that they fit together, and that they shrink to what a person would write."""
 
+import importlib
+import sys
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -169,6 +172,14 @@ def test_a_bandit_is_one_that_the_package_takes(bandit):
 def test_a_strategy_that_cannot_be_made_says_so_at_once(make, message):
     with pytest.raises(InputError, match=message):
         make()
+
+
+def test_without_hypothesis_the_import_says_what_to_type(monkeypatch):
+    monkeypatch.delitem(sys.modules, "softmaxdyn.strategies")
+    monkeypatch.setitem(sys.modules, "hypothesis", None)
+    message = r"^softmaxdyn.strategies needs hypothesis; type pip install 'softmaxdyn\[strategies\]'$"
+    with pytest.raises(ModuleNotFoundError, match=message):
+        importlib.import_module("softmaxdyn.strategies")
 
 
 def test_float64_is_refused_while_it_is_off():

@@ -23,6 +23,8 @@ from softmaxdyn.interventions.reweighting import Steer
 from softmaxdyn.logs import read_log
 from softmaxdyn.results import whole_file
 
+SEEDS = 2**63 - 1  # the largest that JAX takes
+
 
 @main.command()
 @click.argument("file")
@@ -37,7 +39,7 @@ from softmaxdyn.results import whole_file
 @click.option("--clip-high", type=float, default=0.2, show_default=True, help="Ratios above 1 + this are outside.")
 @click.option("--permutations", type=int, default=10, show_default=True, help="Of the advantages, as a control.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the permutations and of Clip-Cov's choice.")
-@click.option("--out", metavar="FOLDER", help=f"For the figure. Default: {FOLDER}, made if need be.")
+@click.option("--out", metavar="FOLDER", help=f"For the figure; made if need be. Default: {FOLDER}.")
 @click.option("--json", "json_file", metavar="FILE", help="Write all numbers to FILE.")
 def diagnose(
     file: str,
@@ -57,9 +59,11 @@ def diagnose(
     methods = _methods(options)
     check_integer("--permutations", permutations, 2)
     check_integer("--seed", seed, 0)
+    if seed > SEEDS:
+        raise InputError(f"--seed is {seed}; wanted at most {SEEDS}")
     named = dict(map(pair, columns))
     folder = output_folder(out)
-    refuse_no_place("--json", json_file)
+    refuse_no_place("--json", json_file, file)
     log = read_log(file, columns=named, drop_nan=drop_nan)
     if log.entropy is None:
         del methods["STEER"]
@@ -110,6 +114,6 @@ def _write(
         if json_file is not None:
             unfinished = files.enter_context(whole_file(json_file))
             content = {"settings": dict(settings), **diagnostics.plain(found)}
-            unfinished.write_text(json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False), "utf-8")
+            unfinished.write_text(json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n", "utf-8")
         written = save_figure(figure, folder / "diagnose")
     return written + ([Path(json_file)] if json_file is not None else [])

@@ -40,7 +40,7 @@ from softmaxdyn.results import whole_file
 @click.option("--level", type=float, default=0.95, show_default=True, help="Probability of the intervals.")
 @click.option("--replicates", type=int, default=2000, show_default=True, help="Of the bootstrap.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the bootstrap.")
-@click.option("--out", metavar="FOLDER", help=f"For the figure. Default: {FOLDER}, made if need be.")
+@click.option("--out", metavar="FOLDER", help=f"For the figure; made if need be. Default: {FOLDER}.")
 @click.option("--json", "json_file", metavar="FILE", help="Write all numbers to FILE.")
 def law(
     file: str,
@@ -61,18 +61,24 @@ def law(
     """
     _check(forms, options)
     folder = output_folder(out)
-    refuse_no_place("--json", json_file)
+    refuse_no_place("--json", json_file, file)
     table = read_runs(file, entropy=entropy, reward=reward, step=step, run=run, first=first, last=last)
     rivals = [FORMS[name] for name in forms or FORMS]
     found, faults = _compare(file, table.runs, {"forms": rivals, **options})
-    written = _write(folder, json_file, found, faults, {"file": Path(file).name, "columns": table.columns, **options})
+    remarks = {run.name: (*_remarks(run.name, found, faults), *run.remarks) for run in table.runs}
+    content = {
+        "settings": {"file": Path(file).name, "columns": table.columns, **options},
+        "runs": {name: {**_plain(each), "remarks": remarks[name]} for name, each in found.items()},
+        "not_fitted": faults,
+    }
+    written = _write(folder, json_file, found, content)
     roles = ", ".join(f"{role} is {column!r}" for role, column in table.columns.items())
     click.echo(f"{Path(file).name}: {len(table.runs)} run{'s' * (len(table.runs) != 1)}; {roles}")
     _print(found, faults, options["level"])
     _print_forms(found, options["forward"], options["backward"])
-    for each in table.runs:
-        for remark in (*each.remarks, *_remarks(each.name, found, faults)):
-            click.echo(f"note: {each.name}: {remark}")
+    for name, said in remarks.items():
+        for remark in said:
+            click.echo(f"note: {name}: {remark}")
     some = f" (the figure shows the first {DRAWN} runs)" if len(found) > DRAWN else ""
     click.echo(f"\nwrote {', '.join(map(str, written))}{some}")
 
@@ -158,11 +164,7 @@ def _behind(rivals: Mapping[str, Rival], name: str) -> float:
 
 
 def _write(
-    folder: Path,
-    json_file: str | None,
-    found: Mapping[str, Comparison],
-    faults: Mapping[str, str],
-    settings: Mapping[str, Any],
+    folder: Path, json_file: str | None, found: Mapping[str, Comparison], content: Mapping[str, Any]
 ) -> list[Path]:
     from softmaxdyn import law_plots
     from softmaxdyn.plots import save_figure
@@ -171,9 +173,9 @@ def _write(
     with ExitStack() as files:
         if json_file is not None:
             unfinished = files.enter_context(whole_file(json_file))
-            runs = {name: _plain(each) for name, each in found.items()}
-            content = plain({"settings": settings, "runs": runs, "not_fitted": faults})
-            unfinished.write_text(json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False), "utf-8")
+            unfinished.write_text(
+                json.dumps(plain(content), indent=1, ensure_ascii=False, allow_nan=False) + "\n", "utf-8"
+            )
         written = save_figure(figure, folder / "law")
     return written + ([Path(json_file)] if json_file is not None else [])
 
@@ -185,5 +187,5 @@ def _plain(found: Comparison) -> dict[str, Any]:
         fit = {k: v for k, v in rival.fit._asdict().items() if k not in ("form", "replicates", "level")}
         rivals[name] = {"formula": rival.fit.form.formula, **fit, **rival._asdict(), "fit": None}
         del rivals[name]["fit"]
-    names = ("best", "difference", "curvature", "remarks")
+    names = ("best", "difference", "curvature")
     return {**{name: getattr(found, name) for name in names}, "forms": rivals}

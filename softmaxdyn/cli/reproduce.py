@@ -16,7 +16,7 @@ from softmaxdyn.errors import check_integer
 @main.command()
 @click.argument("claims", nargs=-1)
 @click.option("--quick", is_flag=True, help="All of them in minutes: fewer seeds, steps and prompts.")
-@click.option("--out", metavar="FOLDER", help="An existing folder for the ledger. Default: softmaxdyn-out.")
+@click.option("--out", metavar="FOLDER", help="For the ledger; made if need be. Default: softmaxdyn-out.")
 @click.option("--processes", type=int, default=os.cpu_count() or 1, show_default="all cores", help="Claims at a time.")
 @click.option("--fresh", is_flag=True, help="Begin anew: forget what the folder holds.")
 @click.option("--list", "only_list", is_flag=True, help="Print the claims and try none.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,6 +15,7 @@ import numpy as np
 from softmaxdyn.errors import InputError, check_choice
 from softmaxdyn.laws.forms import Array
 from softmaxdyn.logs.columns import numbers
+from softmaxdyn.logs.sources import fault
 
 KNOWN = {  # exact names in order of preference, then what a name may hold
     "entropy": (
@@ -30,6 +32,7 @@ KNOWN = {  # exact names in order of preference, then what a name may hold
     "step": (("step", "global_step", "training/global_step", "train/global_step", "_step", "iteration", "update"), ()),
     "run": (("run", "run_id", "run_name", "experiment_name", "experiment", "seed"), ()),
 }
+NAMED = 5  # lines of a remark
 _DAMAGE = (ValueError, OSError, EOFError, KeyError, TypeError, RuntimeError, ImportError, csv.Error)
 
 
@@ -70,7 +73,7 @@ def read_runs(
     """
     path = Path(path)
     try:
-        table = _read(path)
+        table = _table(path)
         named = {"entropy": entropy, "reward": reward, "step": step, "run": run}
         columns = {role: assign(role, column, list(table)) for role, column in named.items()}
         roles = {role: column for role, column in columns.items() if column is not None}
@@ -112,7 +115,8 @@ def _parts(column: str, names: Sequence[str]) -> list[str]:
 def _runs(
     table: Any, roles: dict[str, str], stem: str, first: float | int | None, last: float | int | None
 ) -> list[Run]:
-    data = {role: numbers(role, table[roles[role]].array) for role in ("entropy", "reward", "step") if role in roles}
+    given = [role for role in roles if role != "run"]
+    data = {role: numbers(role, table[roles[role]].array) for role in given}
     if "step" not in data:
         data["step"] = np.arange(len(table), dtype=float)
     low, high = (-np.inf if first is None else first), (np.inf if last is None else last)
@@ -120,21 +124,53 @@ def _runs(
     if not within.any():
         raise InputError(f"has no row with a step in [{low:g}, {high:g}]; its steps are {_span(data['step'])}")
     label = _labels(table, roles["run"]) if "run" in roles else np.full(len(table), stem, object)
-    names = list(dict.fromkeys(label[within]))
-    return [_run(name, {role: values[within & (label == name)] for role, values in data.items()}) for name in names]
+    return [_run(name, data, label == name, within, table.index) for name in dict.fromkeys(label[within])]
 
 
-def _run(name: str, data: dict[str, np.ndarray]) -> Run:
-    order = np.argsort(data["step"], kind="stable")
-    step = data["step"][order]
+def _run(name: str, data: dict[str, np.ndarray], rows: np.ndarray, within: np.ndarray, places: Any) -> Run:
+    """The run of these `rows`: those `within` the steps, in order, and remarks with the `places` of what they lack."""
+    taken = np.flatnonzero(rows & within)
+    order = taken[np.argsort(data["step"][taken], kind="stable")]
+    step, entropy, reward = (data[role][order] for role in ("step", "entropy", "reward"))
+    gaps = places[np.sort(order[np.isnan(entropy) | np.isnan(reward)])]
+    stepless = rows & np.isnan(data["step"])
+    remarks = (
+        _repeated(step),
+        f"without entropy or reward: {_listed(gaps)}" if len(gaps) else "",
+        _stepless(stepless, within, places),
+    )
+    return Run(name, step, entropy, reward, tuple(filter(None, remarks)))
+
+
+def _repeated(step: np.ndarray) -> str:
     again = int(np.sum(np.diff(step) == 0.0))
     remark = f"{again} of {len(step)} rows repeat a step; if the file holds several runs, pass --run COLUMN"
-    return Run(name, step, data["entropy"][order], data["reward"][order], (remark,) if again else ())
+    return remark if again else ""
+
+
+def _stepless(rows: np.ndarray, within: np.ndarray, places: Any) -> str:
+    """What becomes of the rows without a step: in a choice of steps they are left out, else they are the last."""
+    count = int(rows.sum())
+    end = "taken last" if within[rows].any() else "left out"
+    return f"{count} row{'s' * (count > 1)} without a step, {end}: {_listed(places[rows])}" if count else ""
+
+
+def _listed(places: Any) -> str:
+    """`line 3`, or `lines 3, 8`, of many the first few; the index says whether they are lines or rows."""
+    few = ", ".join(map(str, places[:NAMED]))
+    more = f" and {len(places) - NAMED} more" if len(places) > NAMED else ""
+    return f"{places.name}{'s' * (len(places) > 1)} {few}{more}"
 
 
 def _labels(table: Any, column: str) -> np.ndarray:
-    parts = [table[part].astype(str) for part in _parts(column, list(table))]
-    return np.array(["/".join(cells) for cells in zip(*parts, strict=True)], object)
+    parts = [table[part] for part in _parts(column, list(table))]
+    missing = np.any([part.isna() for part in parts], axis=0)
+    if missing.any():
+        where = f"{missing.sum()} of {len(table)} rows ({_listed(table.index[missing])})"
+        raise InputError(
+            f"has no {column!r}, the name of the run, in {where}; fill it in, or pass another: --run COLUMN"
+        )
+    return np.array(["/".join(cells) for cells in zip(*(part.astype(str) for part in parts), strict=True)], object)
 
 
 def _span(step: np.ndarray) -> str:
@@ -142,22 +178,25 @@ def _span(step: np.ndarray) -> str:
     return f"{known.min():g} … {known.max():g}" if len(known) else "all missing"
 
 
+def _table(path: Path) -> Any:
+    """The table as a DataFrame with text names and at least one row, indexed by the lines (or rows) of the file."""
+    try:
+        return _read(path)
+    except (*_DAMAGE, MemoryError) as error:
+        raise InputError(fault(error)) from None
+
+
 def _read(path: Path) -> Any:
-    """The table as a DataFrame, with text names and at least one row."""
     if path.is_dir():
         raise InputError(f"is a folder; wanted a {', '.join(_FORMATS)} file")
     if not path.exists():
         raise InputError("no such file")
+    if not path.is_file():
+        raise InputError("is not a regular file")
     suffix = check_choice("type of file", path.suffix.lower(), _FORMATS)
-    if path.is_file() and not path.stat().st_size:
+    if not path.stat().st_size:
         raise InputError("is empty")
-    try:
-        table = _FORMATS[suffix](path)
-    except InputError:
-        raise
-    except _DAMAGE as error:
-        detail = (str(error).splitlines() or [type(error).__name__])[0]
-        raise InputError(f"is damaged, cut short or not what its name says ({detail})") from None
+    table = _FORMATS[suffix](path)
     if not len(table):
         raise InputError("has no rows")
     return table.rename(columns=str)
@@ -167,21 +206,47 @@ def _separated(path: Path) -> Any:
     import pandas
 
     with open(path, encoding="utf-8-sig") as file:
-        delimiter = max(",;\t", key=next((line for line in file if not line.isspace()), "").count)
+        first = next((line for line in file if not line.isspace()), "")
+    if not first:
+        raise InputError("is empty")
+    delimiter = max(",;\t", key=first.count)
+    names, lines = _layout(path, delimiter)
+    twice = next((name for name in names if name and names.count(name) > 1), None)
+    if twice is not None:
+        raise InputError(f"two columns are named {twice!r}")
     table = pandas.read_csv(path, sep=delimiter, skipinitialspace=True, low_memory=False, encoding="utf-8-sig")
     if not isinstance(table.index, pandas.RangeIndex):
         raise InputError(f"has more cells in a row than names in its header, which has {len(table.columns)}")
-    return table
+    return _numbered(table, lines)
+
+
+def _layout(path: Path, delimiter: str) -> tuple[list[str], list[int]]:
+    """The names in the header, and the line on which each row ends, as far as the file can be read so."""
+    found: list[tuple[list[str], int]] = []
+    with open(path, encoding="utf-8-sig", newline="") as file, suppress(csv.Error):
+        reader = csv.reader(file, delimiter=delimiter, skipinitialspace=True)
+        found.extend((row, reader.line_num) for row in reader if len(row) > 1 or "".join(row).strip())
+    names = [name.strip() for name in found[0][0]] if found else []
+    return names, [line for _, line in found[1:]]
+
+
+def _numbered(table: Any, lines: Sequence[int] = ()) -> Any:
+    """The table indexed by the lines of its rows, or by the numbers of the rows from 1 up where these are not known."""
+    import pandas
+
+    known = len(lines) == len(table)
+    return table.set_index(pandas.Index(lines if known else range(1, len(table) + 1), name="line" if known else "row"))
 
 
 def _lines(path: Path) -> Any:
     with open(path, encoding="utf-8-sig") as file:
-        return _objects([json.loads(line) for line in file if not line.isspace()])
+        lines = {number: json.loads(line) for number, line in enumerate(file, 1) if not line.isspace()}
+    return _numbered(_objects(list(lines.values())), list(lines))
 
 
 def _json(path: Path) -> Any:
     content = json.loads(path.read_text("utf-8-sig"))
-    return _objects(content.get("log_history") if isinstance(content, dict) else content)
+    return _numbered(_objects(content.get("log_history") if isinstance(content, dict) else content))
 
 
 def _objects(rows: Any) -> Any:
@@ -199,7 +264,7 @@ def _parquet(path: Path) -> Any:
         import pyarrow  # noqa: F401
     except ImportError:
         raise InputError("Parquet needs pyarrow: pip install 'softmaxdyn[parquet]'") from None
-    return pandas.read_parquet(path).reset_index(drop=True)
+    return _numbered(pandas.read_parquet(path))
 
 
 _FORMATS: dict[str, Callable[[Path], Any]] = {

@@ -18,7 +18,7 @@ from softmaxdyn.diagnostics import Log
 from softmaxdyn.errors import InputError
 from softmaxdyn.logs.columns import LABELS, REQUIRED, assign, labels, numbers
 from softmaxdyn.logs.fields import make_log
-from softmaxdyn.logs.sources import Source, open_source
+from softmaxdyn.logs.sources import Source, fault, open_source
 
 __all__ = ["REQUIRED", "make_log", "read_log"]
 
@@ -41,7 +41,7 @@ def read_log(path: str | Path, *, columns: Mapping[str, str] | None = None, drop
     try:
         return make_log(_fields(path, columns or {}), drop_nan=drop_nan)
     except (InputError, MemoryError) as error:
-        raise InputError(f"{path}: {_fault(error)}") from None
+        raise InputError(f"{path}: {fault(error)}") from None
 
 
 def _fields(path: Path, columns: Mapping[str, str]) -> dict[str, np.ndarray]:
@@ -49,24 +49,7 @@ def _fields(path: Path, columns: Mapping[str, str]) -> dict[str, np.ndarray]:
         source = open_source(path)
         return _gather(source, assign(source.names, columns))
     except _DAMAGE as error:
-        raise InputError(_fault(error)) from None
-
-
-def _fault(error: Exception) -> str:
-    """What is wrong with the file, in one line."""
-    match error:
-        case InputError():
-            return str(error)
-        case MemoryError():
-            return "too large for the memory of this machine"
-        case UnicodeDecodeError():
-            return f"is not UTF-8 text ({error.reason})"
-        case OSError() if error.strerror:
-            return f"cannot be read: {error.strerror}"
-    if "allow_pickle" in str(error):
-        return "holds pickled objects, which are never loaded; wanted arrays of numbers"
-    detail = (str(error).splitlines() or [type(error).__name__])[0]
-    return f"is damaged, cut short or not what its name says ({detail})"
+        raise InputError(fault(error)) from None
 
 
 def _gather(source: Source, roles: Mapping[str, str]) -> dict[str, np.ndarray]:

@@ -24,12 +24,17 @@ def assign(names: Sequence[str], columns: Mapping[str, str]) -> dict[str, str]:
     roles = {role: role for role in ROLES if role in names} | dict(columns)
     for role in REQUIRED:
         if role not in roles:
-            near = get_close_matches(role, names, n=1, cutoff=0.5)
-            hint = f"did you mean {near[0]!r}? then pass" if near else "name it:"
-            raise InputError(
-                f"has no column {role!r}; {hint} --column {role}={near[0] if near else 'NAME'} (it has {_brief(names)})"
-            )
+            near = _nearest(role, [name for name in names if name not in roles.values()])
+            hint = f"did you mean {near!r}? then pass" if near else "name it:"
+            needed = f"it needs {', '.join(REQUIRED)}, and has {_brief(names)}"
+            raise InputError(f"has no column {role!r}; {hint} --column {role}={near or 'NAME'} ({needed})")
     return roles
+
+
+def _nearest(role: str, names: Sequence[str]) -> str | None:
+    """The name that is nearest to the role, unless it is nearer to another role."""
+    near = next(iter(get_close_matches(role, names, n=1, cutoff=0.5)), None)
+    return near if near and get_close_matches(near, ROLES, n=1, cutoff=0.0) == [role] else None
 
 
 def _brief(names: Sequence[str]) -> str:

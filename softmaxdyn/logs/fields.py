@@ -11,6 +11,7 @@ from softmaxdyn.diagnostics import Log
 from softmaxdyn.errors import InputError
 from softmaxdyn.logs.columns import LABELS, assign, labels, numbers
 
+_LARGEST = 1e70  # products of two and their squares stay finite
 _ROUNDING = 1e-4  # nats: what float32 may put above log 1 = 0, or an entropy below 0
 
 
@@ -26,6 +27,7 @@ def make_log(fields: Mapping[str, Any], *, drop_nan: bool = False) -> Log:
     data = {name: labels(name, np.asarray(v), {}) if name in LABELS else numbers(name, v) for name, v in data.items()}
     data, masked = _unmasked(data)
     data, gaps = _finite(data, drop_nan)
+    _refuse_huge(data)
     notes = [masked, gaps]
     for name in ("log_prob", "old_log_prob", "entropy"):
         if name in data:
@@ -66,6 +68,14 @@ def _finite(data: dict[str, np.ndarray], drop: bool) -> tuple[dict[str, np.ndarr
     if not keep.any():
         raise InputError(f"{what}; none is left")
     return _keep(data, keep), f"{what}; they are left out"
+
+
+def _refuse_huge(data: Mapping[str, np.ndarray]) -> None:
+    for name, values in data.items():
+        huge = np.abs(values) > _LARGEST
+        if huge.any():
+            what = f"in {huge.sum()} of {len(huge)} tokens (as {values[huge][0]:g})"
+            raise InputError(f"{name} is beyond {_LARGEST:g} in size {what}; wanted numbers that can be multiplied")
 
 
 def _keep(data: dict[str, np.ndarray], keep: np.ndarray) -> dict[str, np.ndarray]:

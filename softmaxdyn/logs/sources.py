@@ -39,6 +39,23 @@ def open_source(path: Path) -> Source:
     return _FORMATS[suffix](path)
 
 
+def fault(error: Exception) -> str:
+    """What is wrong with the file, in one line."""
+    match error:
+        case InputError():
+            return str(error)
+        case MemoryError():
+            return "too large for the memory of this machine"
+        case UnicodeDecodeError():
+            return f"is not UTF-8 text ({error.reason})"
+        case OSError() if error.strerror:
+            return f"cannot be read: {error.strerror}"
+    if "allow_pickle" in str(error):
+        return "holds pickled objects, which are never loaded; wanted arrays of numbers"
+    detail = (str(error).splitlines() or [type(error).__name__])[0]
+    return f"is damaged, cut short or not what its name says ({detail})"
+
+
 def _npz(path: Path) -> Source:
     def chunks(roles: Mapping[str, str]) -> Iterator[Mapping[str, Any]]:
         with open(path, "rb") as file, np.load(file, allow_pickle=False) as arrays:

@@ -127,7 +127,7 @@ def opened(folder: str | Path, plan: Plan, kernel: str = native.JAX) -> Iterator
     """
     folder = Path(folder)
     try:
-        folder.mkdir(exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
         strange = [path.name for path in folder.iterdir() if path.name not in _OURS and not _PART.fullmatch(path.name)]
         if strange and not (folder / PLAN).exists():
             raise InputError(f"{str(folder)!r} holds other files ({min(strange)}); wanted an empty or a new folder")
