@@ -504,9 +504,12 @@ def test_a_folder_with_other_files_is_refused_and_stays(tmp_path):
 def test_a_folder_that_cannot_be_is_one_line(tmp_path):
     (tmp_path / "file").write_text("x")
     assert lines(tmp_path / "file") == f"cannot write to '{tmp_path}/file' (File exists); wanted another folder"
-    assert lines(tmp_path / "a" / "b") == (
-        f"cannot write to '{tmp_path}/a/b' (No such file or directory); wanted another folder"
-    )
+    inside = tmp_path / "file" / "b"
+    assert lines(inside) == f"cannot write to '{inside}' (Not a directory); wanted another folder"
+
+
+def test_a_folder_is_made_with_those_above_it(tmp_path):
+    assert execute(PLAN, tmp_path / "a" / "b", machine=MACHINE).table.is_file()
 
 
 def test_two_sweeps_at_once_in_one_folder_are_refused(copied):

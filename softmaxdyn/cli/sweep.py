@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 import click
@@ -22,6 +22,7 @@ from softmaxdyn.cli import group
 from softmaxdyn.cli.group import main, print_table
 from softmaxdyn.comparison import interval
 from softmaxdyn.errors import InputError, check_integer
+from softmaxdyn.sweeps.engine import check_lanes
 from softmaxdyn.sweeps.loop import Outcome, Progress, assist, execute, own_machine
 from softmaxdyn.sweeps.plan import Plan, size_text
 from softmaxdyn.sweeps.spec import read_spec
@@ -34,7 +35,7 @@ ROWS = 50  # of the printed table
 @main.command()
 @click.argument("spec")
 @click.option("--out", required=True, metavar="FOLDER", help="The folder of this sweep; it is made if need be.")
-@click.option("--devices", type=int, default=1, show_default=True, help="Devices a process: cores of a CPU.")
+@click.option("--devices", type=int, default=1, show_default=True, help="That work at once: cores of a CPU, or GPUs.")
 @click.option("--processes", type=int, default=1, show_default=True, help="Processes that share the blocks.")
 @click.option("--process-id", type=int, help="Of several hosts: which process this is. Else all start here.")
 @click.option("--coordinator", metavar="HOST:PORT", help="Of several hosts: where process 0 is to be met.")
@@ -52,9 +53,9 @@ def sweep(spec: str, out: str, devices: int, processes: int, process_id: int | N
         )
     jax.config.update("jax_enable_x64", True)
     plan = read_spec(spec)
-    with _others(processes if process_id is None else 1, devices) as (others, port):
+    with _others(processes if process_id is None else 1) as (others, port):
         team = _team(processes, process_id or 0, coordinator or f"127.0.0.1:{port}")
-        _set_up(devices)
+        check_lanes("--devices", devices)
         _leave_on_signals()
         _run(plan, out, devices, team, others)
 
@@ -85,7 +86,7 @@ def _team(processes: int, rank: int, coordinator: str) -> Team:
 
 
 @contextmanager
-def _others(processes: int, devices: int) -> Iterator[tuple[list[subprocess.Popen], int]]:
+def _others(processes: int) -> Iterator[tuple[list[subprocess.Popen], int]]:
     """The other processes of a sweep on this host, which end with this one, and the port where all meet."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -104,16 +105,6 @@ def _others(processes: int, devices: int) -> Iterator[tuple[list[subprocess.Pope
     finally:
         for child in others:
             child.kill()
-
-
-def _set_up(devices: int) -> None:
-    """That many devices. Raises InputError where they are not to be had."""
-    if devices > 1:
-        with suppress(RuntimeError):  # JAX runs already
-            jax.config.update("jax_num_cpu_devices", devices)
-        if jax.local_device_count() < devices:
-            count = jax.local_device_count()
-            raise InputError(f"--devices is {devices}, and there are {count}; wanted at most that many")
 
 
 def _announced(plan: Plan, programs: int) -> str:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from threading import Lock
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import AxisType, PartitionSpec
 from jaxtyping import Array, Int
 
 from softmaxdyn.configs import with_dtype
@@ -49,7 +51,8 @@ class Engine:
     A run is `simulate(problem, algorithm, key=jax.random.key(seed), …)`, seen as one: fields by state are means over
     the states, weighted with their visits, and only those of the plan. Every array has the runs first: [N, T] for each
     of the T recorded steps, [N] at the end, `selected` [N, T, I]. A block is one program of a fixed shape, so a run has
-    the same bits wherever it is: in any block, on any of the devices (a lane each).
+    the same bits wherever it is: in any block, in any lane. A lane is a thread, with a device of its own where there
+    are several; on a processor all lanes use the one device, whose computations overlap if they come from threads.
     """
 
     def __init__(self, plan: Plan, cells: Sequence[int], block: int | None = None, devices: int = 1) -> None:
@@ -62,11 +65,10 @@ class Engine:
         runs = sum(len(plan.seeds_of(number)) for number in cells)
         self.short = max(1, members[0].setting.logits.size) * plan.num_steps * runs < _SHORT
         self.block = check_integer("block", block, 1) if block else call_size(plan, cells[0], runs)
-        self.lanes = check_integer("devices", devices, 1)
-        if self.lanes > jax.local_device_count():
-            raise InputError(f"devices is {devices}; this process has {jax.local_device_count()}: see --help of sweep")
+        self.lanes = check_lanes("devices", devices)
         self.varying, self.shared, self.structure = _stacked(members, plan.dtype)
         self._compiled: dict[Any, Any] = {}
+        self._compiling = Lock()
 
     @property
     def size(self) -> int:
@@ -77,38 +79,42 @@ class Engine:
         if len(cell) != self.size or len(seed) != self.size:
             raise InputError(f"{len(cell)} cells and {len(seed)} seeds came; wanted {self.size} of each")
         place = np.array([self.position[int(number)] for number in cell])
-        carry = self._program("begin")(place, np.asarray(seed, np.int64))
-        every, parts = self.plan.every, []
-        most = _ROWS if self.kernel == native.JAX else max(_ROWS, _BUFFER // self.block)
-        length = min(most, self.plan.num_recorded)
-        for start in range(0, self.plan.num_steps, length * every):
-            stop = min(start + length * every, self.plan.num_steps)
-            carry, buffer = self._program("go", length)(carry, np.int32(start), np.int32(stop), np.int32(every))
-            parts.append({name: np.asarray(x)[:, : -(-(stop - start) // every)] for name, x in buffer.items()})
-        ends = {name: np.asarray(x) for name, x in self._program("end")(carry).items()}
+        parts = np.split(place, self.lanes), np.split(np.asarray(seed, np.int64), self.lanes)
+        if self.lanes == 1:
+            return self._lane(0, *(part[0] for part in parts))
+        with ThreadPoolExecutor(self.lanes) as pool:
+            found = list(pool.map(self._lane, range(self.lanes), *parts))
+        return {name: np.concatenate([lane[name] for lane in found]) for name in found[0]}
+
+    def _lane(self, lane: int, place: Int[np.ndarray, " B"], seed: Int[np.ndarray, " B"]) -> dict[str, np.ndarray]:
+        """The results of one block."""
+        device = jax.local_devices()[lane % jax.local_device_count()]
+        run = partial(self._run, device)
+        with jax.default_device(device):
+            carry = run("begin", 0, place, seed)
+            every, parts = self.plan.every, []
+            most = _ROWS if self.kernel == native.JAX else max(_ROWS, _BUFFER // self.block)
+            length = min(most, self.plan.num_recorded)
+            for start in range(0, self.plan.num_steps, length * every):
+                stop = min(start + length * every, self.plan.num_steps)
+                carry, buffer = run("go", length, carry, np.int32(start), np.int32(stop), np.int32(every))
+                parts.append({name: np.asarray(x)[:, : -(-(stop - start) // every)] for name, x in buffer.items()})
+            ends = {name: np.asarray(x) for name, x in run("end", 0, carry).items()}
         fields = {name: joined([part[name] for part in parts], 1) for name in parts[0]}
         if self.by_rows:
             fields = as_fields(fields, np.asarray(carry[0].weights), self.fields)
         return fields | ends
 
-    def _program(self, name: str, length: int = 0) -> Any:
-        """A function of one block, compiled for all lanes."""
-        if (name, length) in self._compiled:
-            return self._compiled[name, length]
-        functions: dict[str, Callable[..., Any]] = {
-            "begin": self._begin,
-            "go": partial(self._go, length),
-            "end": self._end,
-        }
-        function = functions[name]
-        if self.lanes > 1:
-            own = jax.local_devices()[: self.lanes]
-            mesh = jax.make_mesh((self.lanes,), ("lane",), axis_types=(AxisType.Auto,), devices=own)
-            runs, alike = PartitionSpec("lane"), PartitionSpec()
-            places = {"begin": (runs, runs), "go": (runs, alike, alike, alike), "end": (runs,)}[name]
-            function = jax.shard_map(function, mesh=mesh, in_specs=places, out_specs=runs, check_vma=False)
-        self._compiled[name, length] = jax.jit(function, compiler_options=quick_options() if self.short else None)
-        return self._compiled[name, length]
+    def _run(self, device: Any, name: str, length: int, *arguments: Any) -> Any:
+        """What a function of one block gives; it is compiled once for a device, by the lane that comes first."""
+        key = device, name, length
+        functions = {"begin": self._begin, "go": partial(self._go, length), "end": self._end}
+        with self._compiling:
+            if key not in self._compiled:
+                quick = quick_options() if self.short else None
+                lowered = jax.jit(functions[name], compiler_options=quick).lower(*arguments)
+                self._compiled[key] = lowered.compile()
+        return self._compiled[key](*arguments)
 
     def _begin(self, place: Int[Array, " B"], seed: Int[Array, " B"]) -> Any:
         taken = [jnp.asarray(table)[place] for table in self.varying]
@@ -143,6 +149,15 @@ class Engine:
 
     def _end(self, carry: Any) -> dict[str, Array]:
         return jax.vmap(lambda problem, algorithm, logits, key: ended(problem, softmax(logits)))(*carry)
+
+
+def check_lanes(name: str, lanes: int) -> int:
+    """The number of lanes. Raises InputError for more than there are cores of the processor, or devices of another."""
+    on_processor = jax.default_backend() == "cpu"
+    most = max(jax.local_device_count(), (os.cpu_count() or 1) if on_processor else 1)
+    if check_integer(name, lanes, 1) > most:
+        raise InputError(f"{name} is {lanes}; wanted at most {most}, the {'cores' if on_processor else 'devices'} here")
+    return lanes
 
 
 def joined(parts: Sequence[np.ndarray], axis: int) -> np.ndarray:

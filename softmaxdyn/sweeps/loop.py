@@ -200,20 +200,24 @@ def results(
 ) -> Iterator[tuple[Block, dict[str, np.ndarray]]]:
     """Every block with its arrays, from calls of a fixed number of runs; the last call repeats its last run."""
     cell, seed = (np.concatenate([getattr(block, name) for block in blocks]) for name in ("cell", "seed"))
-    pieces: list[dict[str, np.ndarray]] = []
-    held, waiting = 0, list(blocks)
+    waiting, filled, arrays = iter(blocks), 0, {}
+    block = next(waiting)
     for start in range(0, len(cell), runner.size):
         count = min(runner.size, len(cell) - start)
         runs = np.minimum(np.arange(start, start + runner.size), len(cell) - 1)
-        pieces.append({name: np.asarray(x)[:count] for name, x in runner(cell[runs], seed[runs]).items()})
-        held += count
+        found = {name: np.asarray(x) for name, x in runner(cell[runs], seed[runs]).items()}
         advance(count)
-        while waiting and held >= len(waiting[0].cell):
-            block = waiting.pop(0)
-            size = len(block.cell)
-            joined = {name: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]}
-            yield block, {name: array[:size] for name, array in joined.items()}
-            pieces, held = [{name: array[size:] for name, array in joined.items()}], held - size
+        taken = 0
+        while taken < count:
+            part = min(len(block.cell) - filled, count - taken)
+            if filled == 0:
+                arrays = {name: np.empty((len(block.cell), *x.shape[1:]), x.dtype) for name, x in found.items()}
+            for name, x in found.items():
+                arrays[name][filled : filled + part] = x[taken : taken + part]
+            taken, filled = taken + part, filled + part
+            if filled == len(block.cell):
+                yield block, arrays
+                block, filled = next(waiting, block), 0
 
 
 def _rows(block: Block) -> slice:

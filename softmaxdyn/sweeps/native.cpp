@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <cstring>
 #include <limits>
 #include <vector>
 
@@ -499,8 +498,8 @@ struct Call {
     bool natural;
 };
 
-// Adds what a tile holds to the sums of its runs. A run with more states than a tile has rows fills whole tiles of its
-// own; the states of a smaller one are added one after another.
+// Adds what a tile holds to the sums of its runs, which begin with their first state. A run with more states than a tile
+// has rows fills whole tiles of its own; the states of a smaller one are added one after another.
 template <class T, int U>
 void add_up(Tile<T, U>& tile, const Call<typename T::R>& call, int64_t first, int rows, int64_t recorded) {
     using R = typename T::R;
@@ -511,20 +510,24 @@ void add_up(Tile<T, U>& tile, const Call<typename T::R>& call, int64_t first, in
         const R* held = reinterpret_cast<const R*>(tile.held.data()) + size_t(field) * kHeld * kRows;
         R* out = call.sums + plane++ * call.runs * call.recorded + recorded - tile.count;
         if (call.states >= kRows) {
+            R* sums = out + first / call.states * call.recorded;
+            bool begins = first % call.states == 0;
             for (int t = 0; t < tile.count; t++) {
                 auto sum = tile.held[(field * kHeld + t) * U];
                 for (int u = 1; u < U; u++) sum += tile.held[(field * kHeld + t) * U + u];
-                out[first / call.states * call.recorded + t] += total(sum);
+                sums[t] = (begins ? R(0) : sums[t]) + total(sum);
             }
             continue;
         }
         for (int row = 0; row < rows;) {
             int64_t run = (first + row) / call.states;
             int last = int(std::min<int64_t>(rows, (run + 1) * call.states - first));
+            R* sums = out + run * call.recorded;
+            bool begins = (first + row) % call.states == 0;
             for (int t = 0; t < tile.count; t++) {
-                R sum = out[run * call.recorded + t];
+                R sum = begins ? R(0) : sums[t];
                 for (int i = row; i < last; i++) sum += held[t * kRows + i];
-                out[run * call.recorded + t] = sum;
+                sums[t] = sum;
             }
             row = last;
         }
@@ -563,6 +566,14 @@ void take_all(const Call<typename T::R>& call) {
 
 constexpr int64_t kWide = 64;  // actions up to which two vectors of rows at a time stay in the nearest cache
 
+// Sets to 0 what no step of the call is recorded to.
+template <class R>
+void clear_rest(const Call<R>& call, int64_t count) {
+    int64_t due = std::min<int64_t>(call.recorded, std::max(0, (call.stop - call.start + call.every - 1) / call.every));
+    for (R* row = call.sums; row < call.sums + count; row += call.recorded)
+        std::fill(row + due, row + call.recorded, R(0));
+}
+
 template <class T>
 ffi::Error take(ffi::AnyBuffer logits, ffi::AnyBuffer rewards, ffi::AnyBuffer weights, ffi::AnyBuffer step_sizes,
                 const int32_t* steps, ffi::Result<ffi::AnyBuffer> moved, ffi::Result<ffi::AnyBuffer> sums,
@@ -577,7 +588,7 @@ ffi::Error take(ffi::AnyBuffer logits, ffi::AnyBuffer rewards, ffi::AnyBuffer we
                     static_cast<R*>(sums->untyped_data()),
                     shape[0], shape[1], shape[2], sums->dimensions()[2], steps[0], steps[1], steps[2], fields, natural};
     FlushSubnormals guard;
-    std::memset(call.sums, 0, sums->size_bytes());
+    clear_rest(call, sums->element_count());
     call.actions > kWide ? take_all<T, 1>(call) : take_all<T, 2>(call);
     return ffi::Error::Success();
 }
