@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
@@ -20,13 +20,44 @@ from softmaxdyn.policy import Policy, centred, softmax
 from softmaxdyn.problems import Problem
 from softmaxdyn.simulation import pushed, quick_jit, starting_logits, step
 from softmaxdyn.tokens import Push, Tokens, under
+from softmaxdyn.updates import with_step_size
 
 POINTS = 60  # policies kept along a path
+PLACES = (0, 10, 100, 1000)  # plain steps from the start to the policies at which `classify` looks
+LATER = (1, 4)  # plain inner steps after which it looks at each once more, off-policy
 CONFIDENCE = 0.95
+NOT_FINITE = (
+    "its scores or its field hold NaN or ∞: check jnp.isfinite(push.score).all(), and guard 0/0, log 0 and overflow"
+)
+
+
+class Several(Intervention):
+    """An intervention that holds others and moves them along with the run."""
+
+    parts: tuple[Any, ...]
+
+    def init(self, logits: Float[Array, "S A"]) -> Self:
+        """Each part from the start."""
+        return dataclasses.replace(self, parts=tuple(part.init(logits) for part in self.parts))  # type: ignore[type-var]
+
+    def next(self, tokens: Tokens, policy: Policy) -> Self:
+        """Each part's next."""
+        parts = tuple(part.next(tokens, policy) for part in self.parts)
+        return dataclasses.replace(self, parts=parts)  # type: ignore[type-var]
 
 
 @config
-class Shuffled(Intervention):
+class Idle(Several):
+    """`parts` that see a run and leave it plain."""
+
+    parts: tuple[Any, ...]
+
+    def __call__(self, key: Key[Array, ""] | None, tokens: Tokens, policy: Policy | None, push: Push) -> Push:
+        return push
+
+
+@config
+class Shuffled(Several):
     """The control of a selection: what `parts` do to the scores, done to randomly chosen tokens instead.
 
     As many tokens are touched, by as much; a field stays as it is. Draws, so it has no exact face.
@@ -46,14 +77,6 @@ class Shuffled(Intervention):
         places = jnp.argsort(~valid, stable=True)
         change = jnp.zeros_like(push.score).at[order].set((after.score - push.score)[places])
         return after._replace(score=push.score + change, selected=(change != 0.0).astype(change.dtype))
-
-    def init(self, logits: Float[Array, "S A"]) -> Shuffled:
-        """Each part from the start."""
-        return dataclasses.replace(self, parts=tuple(part.init(logits) for part in self.parts))
-
-    def next(self, tokens: Tokens, policy: Policy) -> Shuffled:
-        """Each part's next."""
-        return dataclasses.replace(self, parts=tuple(part.next(tokens, policy) for part in self.parts))
 
 
 class Paths(NamedTuple):
@@ -81,39 +104,66 @@ def paths(
 ) -> Paths:
     """R runs of `algorithm`, one a key (one run without keys if it draws nothing), seen at `POINTS` + 1 points.
 
-    Steps beyond a multiple of the number of points are left out.
+    The points are whole steps, evenly spaced but for rounding; the first is the start, the last is `num_steps`.
+    Raises InputError where a run ends with NaN.
     """
     start = starting_logits(problem, logits)
     points = min(POINTS, check_integer("num_steps", num_steps, 1))
+    seen_at = np.linspace(0, num_steps, points + 1).round().astype(int)
     each = num_steps // points
+    shift = seen_at - each * np.arange(points + 1) if num_steps % points else None
     sizes = {"points": points, "inner_steps": check_integer("inner_steps", inner_steps, 1)}
     keys = jnp.stack([jax.random.key(0)]) if keys is None else keys
-    problem, algorithm = with_dtype(problem, start.dtype), algorithm.start(start)
-    seen, selected = quick_jit(_paths, *sizes)(problem, algorithm, start, keys, each, **sizes)
+    problem, ready = with_dtype(problem, start.dtype), algorithm.start(start)
+    seen, selected, ends = quick_jit(_paths, *sizes)(problem, ready, start, keys, each, shift, **sizes)
+    _refuse_nan(algorithm, np.isnan(ends).any((1, 2)), num_steps)
     value, entropy, inside = (np.asarray(x) for x in seen)
-    return Paths(np.arange(points + 1.0) * each, value, entropy, inside, np.asarray(selected))
+    return Paths(seen_at.astype(float), value, entropy, inside, np.asarray(selected))
 
 
-def _paths(problem: Problem, algorithm: Algorithm, logits: Any, keys: Any, each: Any, **sizes: int) -> tuple[Any, Any]:
-    return jax.vmap(lambda key: _path(problem, algorithm, logits, key, each, **sizes))(keys)
+def _refuse_nan(algorithm: Algorithm, lost: Any, num_steps: int) -> None:
+    """Raises InputError if one of the runs is `lost`."""
+    if lost.any():
+        parts = ", ".join(map(repr, algorithm.interventions or (algorithm.update,)))
+        runs = f"{int(lost.sum())} of {len(lost)} runs"
+        raise InputError(f"with {parts} the policy is NaN after {num_steps} steps in {runs}; {NOT_FINITE}")
+
+
+def _paths(
+    problem: Problem, algorithm: Algorithm, logits: Any, keys: Any, each: Any, shift: Any, **sizes: int
+) -> tuple[Any, Any, Any]:
+    return jax.vmap(lambda key: _path(problem, algorithm, logits, key, each, shift, **sizes))(keys)
 
 
 def _path(
-    problem: Problem, algorithm: Algorithm, logits: Any, key: Any, each: Any, *, points: int, inner_steps: int
-) -> tuple[Any, Any]:
+    problem: Problem,
+    algorithm: Algorithm,
+    logits: Any,
+    key: Any,
+    each: Any,
+    shift: Any,
+    *,
+    points: int,
+    inner_steps: int,
+) -> tuple[Any, Any, Any]:
+    """The path of one run. Point i is at step i · each + shift[i]; `shift` is None where every segment is as long."""
+
     def advance(t: Any, carry: Any) -> Any:
         logits, algorithm, selected = carry
         delta, algorithm, touched = step(problem, algorithm, softmax(logits), jax.random.fold_in(key, t), inner_steps)
         return logits + delta, algorithm, selected + touched
 
+    def place(number: Any) -> Any:
+        return number * each if shift is None else number * each + shift[number]
+
     def segment(carry: Any, number: Any) -> tuple[Any, Any]:
-        carry = jax.lax.fori_loop(number * each, (number + 1) * each, advance, carry)
+        carry = jax.lax.fori_loop(place(number), place(number + 1), advance, carry)
         return carry, _seen(problem, carry[0])
 
     carry = (logits, algorithm, jnp.zeros(len(algorithm.interventions), logits.dtype))
-    (_, _, selected), seen = jax.lax.scan(segment, carry, jnp.arange(points))
+    (end, _, selected), seen = jax.lax.scan(segment, carry, jnp.arange(points))
     first = _seen(problem, logits)
-    return jax.tree.map(lambda x, xs: jnp.concatenate([x[None], xs]), first, seen), selected / (points * each)
+    return jax.tree.map(lambda x, xs: jnp.concatenate([x[None], xs]), first, seen), selected / place(points), end
 
 
 def _seen(problem: Problem, logits: Any) -> tuple[Any, Any, Any]:
@@ -189,6 +239,7 @@ class Card(NamedTuple):
     """The report card of `rows[0]`.
 
     kind         measured: "reward-only", "probability-dependent", "off-policy-only", "field", "no effect here"
+    acts_at      number of plain steps from the start to the policy at which the kind was measured (see `classify`)
     cosine       least and mean cosine over the states of the expected first step with π∘(Q − V)
     no_op        whether the first inner step is plain policy gradient to the bit
     speed        norm of the expected first outer step over that of the plain one
@@ -196,6 +247,7 @@ class Card(NamedTuple):
     """
 
     kind: str
+    acts_at: int
     cosine: tuple[float, float]
     no_op: bool
     speed: float
@@ -220,14 +272,15 @@ def report_card(
     """Runs `own` beside `against` and two controls, `seeds` runs each, and measures what kind of method it is.
 
     Controls: plain policy gradient with the step size scaled to the norm of the method's expected first step
-    ("speed-matched"), and the method's changes of score given to randomly chosen tokens ("shuffled").
+    ("speed-matched"), and the method's changes of score given to randomly chosen tokens ("shuffled"). Raises InputError
+    where `own` becomes NaN, and where plain policy gradient does not move.
     """
     name, algorithm = own
     start = starting_logits(problem, logits)
     plain = dataclasses.replace(algorithm, interventions=())
     mine, base = (expected_step(problem, part, start, inner_steps) for part in (algorithm, plain))
-    speed = float(jnp.linalg.norm(mine) / jnp.linalg.norm(base))
-    faster: Any = dataclasses.replace(plain.update, step_size=plain.update.step_size * speed)  # type: ignore[type-var]
+    speed = _speed(name, mine, base)
+    faster = with_step_size(plain.update, plain.update.step_size * speed)
     runs = {name: algorithm, "speed-matched": dataclasses.replace(plain, update=faster)}
     if algorithm.interventions and algorithm.estimator.draws:
         runs["shuffled"] = dataclasses.replace(algorithm, interventions=(Shuffled(algorithm.interventions),))
@@ -240,10 +293,11 @@ def report_card(
     matched_return = float(min(ends))
     reached = [p.entropy.mean(0) for p in followed.values()]
     matched_entropy = float(0.5 * (max(h.min() for h in reached) + min(h.max() for h in reached)))
-    kind, no_op = classify(problem, algorithm, start)
+    kind, no_op, acts_at = _measured(problem, algorithm, start)
     return Card(
         kind=kind,
-        cosine=_cosines(problem, algorithm, start),
+        acts_at=acts_at,
+        cosine=_cosines(problem, start, expected_step(problem, algorithm, start)),
         no_op=no_op,
         speed=speed,
         matched_return=matched_return,
@@ -254,35 +308,84 @@ def report_card(
     )
 
 
+def _speed(name: str, mine: Any, base: Any) -> float:
+    """The norm of the step `mine` over that of the plain one."""
+    size, plain = (float(jnp.linalg.norm(delta)) for delta in (mine, base))
+    if not np.isfinite(size):
+        raise InputError(f"the first step of {name} is not finite; {NOT_FINITE}")
+    if plain == 0.0:
+        raise InputError("plain policy gradient does not move here; wanted rewards that differ and a step size > 0")
+    return size / plain
+
+
 def classify(problem: Problem, algorithm: Algorithm, logits: Any) -> tuple[str, bool]:
-    """(kind, whether the first inner step is plain to the bit), measured in exact mode at `logits` and one step on."""
+    """(kind, whether the first inner step is plain to the bit), measured in exact mode.
+
+    `PLACES` are looked at in turn: the start, and the policies so many plain steps on; each on-policy and, after the
+    plain inner steps of `LATER`, off-policy. The kind is that of the first place at which the method changes scores
+    on-policy or adds a field; it is off-policy-only if it changes scores nowhere but off-policy.
+    """
+    kind, no_op, _ = _measured(problem, algorithm, logits)
+    return kind, no_op
+
+
+def _measured(problem: Problem, algorithm: Algorithm, logits: Any) -> tuple[str, bool, int]:
+    """(kind, whether the first inner step is plain to the bit, the place at which the method first acts so)."""
     start = starting_logits(problem, logits)
     problem, ready = with_dtype(problem, start.dtype), algorithm.start(start)
-    exact = ready.estimator.population()
-    tokens = exact(None, problem, softmax(start))
-    plain = Algorithm(ready.update, exact).start(start)
-    moved = start + quick_jit(step, "inner_steps")(problem, plain, softmax(start), None, inner_steps=1)[0]
+    run: Any = Algorithm(ready.update, ready.estimator.population(), (Idle(ready.interventions),))
+    now: Any = jnp.asarray(start)
+    found = ("no effect here", True, 0)
+    for before, place in zip((0, *PLACES), PLACES if algorithm.interventions else (), strict=False):
+        if place:
+            now, run = quick_jit(_plain_steps)(problem, run, now, before, place)
+        there = Algorithm(run.update, run.estimator, run.interventions[0].parts)
+        scores, fields = zip(*_acts(problem, there, now), strict=True)
+        if any(fields):
+            return "field", place > 0 or not (scores[0] or fields[0]), place
+        if scores[0]:
+            return _turned(problem, there, now), place > 0, place
+        if any(scores) and found[0] == "no effect here":
+            found = ("off-policy-only", True, place)
+    return found
 
-    def differs(table: Any) -> tuple[bool, bool]:
-        policy = softmax(jnp.asarray(table))
+
+def _plain_steps(problem: Problem, algorithm: Algorithm, logits: Any, first: Any, last: Any) -> tuple[Any, Algorithm]:
+    def advance(_: Any, carry: Any) -> Any:
+        logits, algorithm = carry
+        delta, algorithm, _ = step(problem, algorithm, softmax(logits))
+        return logits + delta, algorithm
+
+    return jax.lax.fori_loop(first, last, advance, (logits, algorithm))
+
+
+def _acts(problem: Problem, algorithm: Algorithm, logits: Any) -> list[tuple[bool, bool]]:
+    """(whether a score changes, whether there is a field): on-policy, then after each of the inner steps of `LATER`."""
+    policy = softmax(logits)
+    tokens = algorithm.estimator(None, problem, policy)
+    plain = Algorithm(algorithm.update, algorithm.estimator)
+
+    def differs(policy: Policy) -> tuple[bool, bool]:
         current = under(tokens, policy)
-        push, _ = quick_jit(pushed)(ready.interventions, None, current, policy)
+        push, _ = quick_jit(pushed)(algorithm.interventions, None, current, policy)
         bare, _ = quick_jit(pushed)((), None, current, policy)
         return bool(jnp.any(push.score != bare.score)), bool(jnp.any(push.field != 0.0))
 
-    (score, field), (later_score, later_field) = differs(start), differs(moved)
-    no_op = not (score or field)
-    if field or later_field:
-        return "field", no_op
-    if no_op:
-        return ("off-policy-only" if later_score else "no effect here"), no_op
-    return ("reward-only" if _cosines(problem, algorithm, start)[0] > 1.0 - 1e-9 else "probability-dependent"), no_op
+    one_step = quick_jit(step, "inner_steps")
+    moves = [one_step(problem, plain, policy, None, inner_steps=number)[0] for number in LATER]
+    return [differs(policy), *(differs(softmax(logits + move)) for move in moves)]
 
 
-def _cosines(problem: Problem, algorithm: Algorithm, logits: Any) -> tuple[float, float]:
+def _turned(problem: Problem, algorithm: Algorithm, logits: Any) -> str:
+    """Whether a method that changes scores turns the expected step: then it is probability-dependent."""
+    got = quick_jit(step, "inner_steps")(problem, algorithm, softmax(logits), None, inner_steps=1)[0]
+    return "reward-only" if _cosines(problem, logits, got)[0] > 1.0 - 1e-9 else "probability-dependent"
+
+
+def _cosines(problem: Problem, logits: Any, got: Any) -> tuple[float, float]:
+    """Least and mean cosine over the states of the step `got` with π∘(Q − V)."""
     policy = softmax(jnp.asarray(logits))
     wanted = policy.prob * centred(policy, problem.action_values(policy.prob))
-    got = expected_step(problem, algorithm, logits)
     size = jnp.linalg.norm(wanted, axis=-1) * jnp.linalg.norm(got, axis=-1)
     cosine = np.asarray(jnp.sum(wanted * got, -1) / jnp.where(size > 0.0, size, jnp.nan))
     cosine = cosine[np.isfinite(cosine)]

@@ -102,11 +102,17 @@ def dynamics(traces: Mapping[str, Trace], predictions: Mapping[str, str] = THEOR
 
 
 def comparison(card: Card) -> Figure:
-    """Three panels, 7 in wide: J and H over the steps, and the H–J path; means over the runs, the method first."""
+    """Three panels, 7 in wide: J and H over the steps, and the H–J path; means over the runs.
+
+    The method is a broad pale line under the others, each of which is thinner than the one below it.
+    """
+    widths = np.linspace(3.0, 0.8, max(1, len(card.paths) - 1))
+    dashes = DASHES[1:]
+    broad: dict[str, Any] = {"linestyle": "-", "linewidth": 5, "alpha": 0.3, "solid_capstyle": "butt"}
     with three_panels(2.5 + 0.12 * len(card.paths)) as (figure, panels):
         for style, (name, run) in enumerate(card.paths.items()):
-            line = {"color": COLOURS[style % len(COLOURS)], "linestyle": DASHES[style % len(DASHES)]}
-            line |= {"linewidth": 2.0 if style == 0 else 1.1, "zorder": 3 if style == 0 else 2}
+            thin = {"linestyle": dashes[style % len(dashes)], "linewidth": widths[style - 1]}
+            line = {"color": COLOURS[style % len(COLOURS)], "zorder": 2 + style, **(thin if style else broad)}
             value, entropy = run.expected_return.mean(0), run.entropy.mean(0)
             panels[0].plot(run.step, value, label=name, **line)
             panels[1].plot(run.step, entropy, **line)

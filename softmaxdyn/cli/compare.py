@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+import dataclasses
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,17 +23,17 @@ from softmaxdyn.cli.group import (
     read_problem,
     refuse_no_place,
 )
+from softmaxdyn.cli.own import GROUP_SIZE, GROUPS, Own, check_returns, load, one_line, own_algorithm
 from softmaxdyn.comparison import Card, Row, report_card
 from softmaxdyn.diagnostics import plain
-from softmaxdyn.errors import InputError, check_choice, check_integer, check_number
+from softmaxdyn.errors import check_choice, check_integer, check_number
 from softmaxdyn.estimators import Sampled
-from softmaxdyn.interventions import Intervention
 from softmaxdyn.methods import METHODS, build
 from softmaxdyn.problems import Bandit
 from softmaxdyn.results import whole_file
-from softmaxdyn.updates import VanillaPG
 
 USUAL = ("grpo", "kl_cov", "clip_cov", "steer", "entropy_bonus")
+POOL = {"prompts": 20, "actions": 10, "correct": 0.2}  # smaller than that of `run`
 
 
 @main.command()
@@ -41,21 +41,25 @@ USUAL = ("grpo", "kl_cov", "clip_cov", "steer", "entropy_bonus")
 @click.option("--against", multiple=True, metavar="NAME …", help=f"Named methods. Default: {' '.join(USUAL)}.")
 @click.option("--steps", type=int, default=300, show_default=True)
 @click.option("--inner-steps", type=int, default=4, show_default=True)
-@click.option("--step-size", type=float, help="η. Default: 0.5 over the mean visits of a state.")
-@click.option("--groups", type=int, default=16, show_default=True, help="Prompts a step.")
-@click.option("--group-size", type=int, default=8, show_default=True, help="Responses a prompt.")
+@click.option(
+    "--step-size", type=float, help="η. Default: 0.5 over the mean visits of a state; of your own Algorithm: its own."
+)
+@click.option("--groups", type=int, help=f"Prompts a step. Default: {GROUPS}; of your own Algorithm: its own.")
+@click.option(
+    "--group-size", type=int, help=f"Responses a prompt. Default: {GROUP_SIZE}; of your own Algorithm: its own."
+)
 @click.option("--seeds", type=int, default=20, show_default=True)
 @click.option("--out", metavar="FOLDER", help="An existing folder for the figure. Default: softmaxdyn-out.")
 @click.option("--json", "json_file", metavar="FILE", help="Also write the card as JSON.")
-@problem_options("pool")
+@problem_options("pool", **POOL)
 def compare(
     method: str,
     against: tuple[str, ...],
     steps: int,
     inner_steps: int,
     step_size: float | None,
-    groups: int,
-    group_size: int,
+    groups: int | None,
+    group_size: int | None,
     seeds: int,
     out: str | None,
     json_file: str | None,
@@ -65,35 +69,49 @@ def compare(
     **options: Any,
 ) -> None:
     """Print and draw the report card of METHOD: a name, or FILE.py:NAME, an intervention or Algorithm of your own."""
-    for name, count in {"--steps": steps, "--inner-steps": inner_steps, "--groups": groups, "--seeds": seeds}.items():
+    given = {
+        "groups": GROUPS if groups is None else groups,
+        "group_size": GROUP_SIZE if group_size is None else group_size,
+    }
+    counts = {"--steps": steps, "--inner-steps": inner_steps, "--groups": given["groups"], "--seeds": seeds}
+    for name, count in counts.items():
         check_integer(name, count, 1)
-    check_integer("--group-size", group_size, 2)
+    check_integer("--group-size", given["group_size"], 2)
     check_number("--step-size", 1.0 if step_size is None else step_size, low=0.0, open_low=True)
     refuse_no_place("--json", json_file)
     others = [name for names in against for name in names.replace(",", " ").split()] or USUAL
     for name in others:
         check_choice("method", name, METHODS)
     if problem == "pool":
-        options = {"prompts": 20, "actions": 10, "correct": 0.2} | {k: v for k, v in options.items() if v is not None}
+        options = POOL | {k: v for k, v in options.items() if v is not None}
     setting = read_problem(problem, seed, columns, options)
     jax.config.update("jax_enable_x64", True)
+    own = load(method)
     eta = 0.5 / mean_visits(setting) if step_size is None else step_size
-    common: dict[str, Any] = {"step_size": eta, "groups": groups, "group_size": group_size}
-    own = build(method, **common) if method in METHODS else _loaded(method, Sampled(groups, group_size), VanillaPG(eta))
+    common: dict[str, Any] = {"step_size": eta, **given}
+    typed: dict[str, Any] = {"step_size": step_size, "groups": groups, "group_size": group_size}
+    algorithm = own_algorithm(own, default_step=eta, **typed) if own else build(method, **common)
     against_others = {name: build(name, **common) for name in others}
     folder = output_folder(out)
-    card = report_card(
-        setting.problem,
-        (method.rpartition(":")[2], own),
-        against_others,
-        logits=setting.logits,
-        num_steps=steps,
-        inner_steps=inner_steps,
-        seeds=seeds,
-        seed=seed,
-    )
+    with one_line(own):
+        if own:
+            check_returns(own, setting.problem, algorithm, setting.logits)
+            population = dataclasses.replace(algorithm, estimator=algorithm.estimator.population())
+            check_returns(own, setting.problem, population, setting.logits)
+        card = report_card(
+            setting.problem,
+            (own.name if own else method, algorithm),
+            against_others,
+            logits=setting.logits,
+            num_steps=steps,
+            inner_steps=inner_steps,
+            seeds=seeds,
+            seed=seed,
+        )
     click.echo(setting.note)
-    _print(card, inner_steps, seeds)
+    if own:
+        _note_sizes(own, algorithm, **common)
+    _print(card, steps, inner_steps, seeds)
     if not isinstance(setting.problem, Bandit):
         click.echo("note: H is the mean entropy of a token; a state counts as often as it is visited")
     written = plots.save_figure(plots.comparison(card), folder / "comparison")
@@ -104,36 +122,22 @@ def compare(
     click.echo(f"\nwrote {', '.join(map(str, written))}")
 
 
-def _loaded(method: str, estimator: Sampled, update: VanillaPG) -> Algorithm:
-    """The algorithm of FILE.py:NAME; an intervention joins GRPO without a clip."""
-    path, _, name = method.rpartition(":")
-    if not path.endswith(".py"):
-        check_choice("method", method, METHODS)
-    if not Path(path).is_file():
-        raise InputError(f"no file {path!r}; wanted FILE.py:NAME or a named method (`softmaxdyn methods` lists them)")
-    spec = importlib.util.spec_from_file_location("own_method", path)
-    module = importlib.util.module_from_spec(spec)  # type: ignore[arg-type]
-    try:
-        spec.loader.exec_module(module)  # type: ignore[union-attr]
-    except Exception as error:
-        raise InputError(f"{path!r} does not run: {type(error).__name__}: {error}") from None
-    found = getattr(module, check_choice(f"name in {path}", name, [n for n in vars(module) if not n.startswith("_")]))
-    if isinstance(found, type):
-        try:
-            found = found()
-        except TypeError as error:
-            raise InputError(f"{name} cannot be made without arguments ({error}); give its numbers defaults") from None
-    if isinstance(found, Algorithm):
-        return found
-    if not isinstance(found, Intervention):
-        raise InputError(f"{name} in {path!r} is {found!r}; wanted an Intervention or an Algorithm")
-    return Algorithm(update, estimator, (found,))
+def _note_sizes(own: Own, algorithm: Algorithm, step_size: float, groups: int, group_size: int) -> None:
+    """Says which numbers an Algorithm of one's own runs with, where the others have different ones."""
+    estimator, eta = algorithm.estimator, float(algorithm.update.step_size)
+    sizes = f"estimator {type(estimator).__name__}"
+    if isinstance(estimator, Sampled):
+        sizes = f"{estimator.groups} groups of {estimator.group_size}"
+    mine, theirs = f"step size {eta:g}, {sizes}", f"step size {step_size:g}, {groups} groups of {group_size}"
+    if mine != theirs:
+        click.echo(f"note: {own.name} runs with its own numbers ({mine}), the others with {theirs}")
 
 
-def _print(card: Card, inner_steps: int, seeds: int) -> None:
+def _print(card: Card, steps: int, inner_steps: int, seeds: int) -> None:
     least, mean = card.cosine
     first = "is plain policy gradient to the bit" if card.no_op else "differs from plain policy gradient"
-    click.echo(f"\n{card.rows[0].name}: {card.kind}")
+    late = f", first at a policy {card.acts_at} plain steps on" if card.acts_at else ""
+    click.echo(f"\n{card.rows[0].name}: {card.kind}{late}")
     click.echo(
         f"the first inner step {first}; the first outer step ({inner_steps} inner) is {card.speed:.4g} × as long"
     )
@@ -147,7 +151,14 @@ def _print(card: Card, inner_steps: int, seeds: int) -> None:
         columns[heading] = [_interval(getattr(row, field)) for row in card.rows]
     columns["tokens\ntouched"] = [f"{100 * row.selected:.2f} %" for row in card.rows]
     print_table(columns, left=1)
-    click.echo(f"\nmean over {seeds} seeds ± half of its 95 % bootstrap interval; –: not reached")
+    click.echo(f"\n{steps} steps, mean over {seeds} seeds ± half of its 95 % bootstrap interval; –: not reached")
+    controls = [f"speed-matched: plain policy gradient, step size × {card.speed:.4g}"]
+    if any(row.name == "shuffled" for row in card.rows):
+        controls.append("shuffled: the same changes of score, on random tokens")
+    click.echo("; ".join(controls))
+    click.echo(
+        "touched: share of the tokens that the method changed; H in correct: entropy of the policy given success"
+    )
     if card.sensitivity:
         click.echo("\nwhat halving and doubling a number changes at the end (paired by seed)")
         named = list(card.sensitivity)

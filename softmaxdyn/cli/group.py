@@ -162,9 +162,14 @@ def print_table(columns: Mapping[str, Iterable[str]], *, left: int = 0) -> None:
     Console(width=200).print(table)
 
 
-def problem_options(default: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """The options that say which problem: `read_problem` takes what they hold."""
+def problem_options(default: str, **numbers: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """The options that say which problem: `read_problem` takes what they hold.
+
+    `numbers` are what the command runs the default problem with in place of its own defaults, for the help.
+    """
     taken = named_options()
+    for name, number in numbers.items():
+        taken[name][default] = taken[name][default].replace(default=number)
     options = [
         click.option("--problem", default=default, show_default=True, help=f"A file, or one of: {', '.join(NAMED)}."),
         click.option("--seed", type=int, default=0, show_default=True, help="For problems and methods that draw."),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from softmaxdyn.cli.group import (
     progress,
     read_problem,
 )
+from softmaxdyn.cli.own import GROUPS, Own, check_returns, load, one_line, own_algorithm
 from softmaxdyn.comparison import interval
 from softmaxdyn.errors import InputError, check_choice, check_integer, check_number
 from softmaxdyn.methods import METHODS, build
@@ -47,10 +48,14 @@ ROWS = 12  # of a printed table
 @click.option("--every", type=int, default=1, show_default=True, help="Record every so many steps.")
 @click.option("--dtype", default="float64", show_default=True, **one_of("dtype", "float32", "float64"))
 @click.option("--out", metavar="FOLDER", help=f"An existing folder. Default: {FOLDER}, made if need be.")
-@click.option("--method", help="A named method (`softmaxdyn methods`); its numbers are options: --fraction 0.02.")
-@click.option("--mode", default="sampled", show_default=True, **one_of("mode", "sampled", "exact"), help="Of a method.")
+@click.option(
+    "--method",
+    help="A named method (`softmaxdyn methods`) or FILE.py:NAME, an intervention or Algorithm of your own; "
+    "its numbers are options: --fraction 0.02.",
+)
+@click.option("--mode", **one_of("mode", "sampled", "exact"), help="Of a method. Default: sampled.")
 @click.option("--inner-steps", type=int, default=1, show_default=True, help="Updates a batch, of a method.")
-@click.option("--groups", type=int, default=16, show_default=True, help="Prompts a batch, of a method.")
+@click.option("--groups", type=int, help=f"Prompts a batch, of a method. Default: {GROUPS}.")
 @click.option("--group-size", type=int, help="Responses a prompt, of a method. Default: 8 (brorl: 512).")
 @click.option("--seeds", type=int, default=1, show_default=True, help="Runs of a method that draws.")
 @problem_options("mirror")
@@ -65,9 +70,9 @@ def run(
     seed: int,
     out: str | None,
     method: str | None,
-    mode: str,
+    mode: str | None,
     inner_steps: int,
-    groups: int,
+    groups: int | None,
     group_size: int | None,
     seeds: int,
     problem: str,
@@ -79,24 +84,32 @@ def run(
         check_integer(name, count, 1)
     check_integer("--seed", seed, 0)
     check_number("--step-size", 0.0 if step_size is None else step_size, low=0.0)
-    numbers = _numbers(ctx, method) | _shared_numbers(method, problem, options)
-    setting = read_problem(problem, seed, columns, options)
     jax.config.update("jax_enable_x64", True)
+    own = None if method is None else load(method)
+    known: Mapping[str, int | float] = own.numbers if own else METHODS[method].numbers if method else {}
+    numbers = _numbers(ctx, method, own, known) | _shared_numbers(known, problem, options)
+    setting = read_problem(problem, seed, columns, options)
     logits = np.asarray(setting.logits, dtype)
     updates = {UPDATES[kind][0]: _update(kind, step_size, setting) for kind in ([update] if update else UPDATES)}
-    if method is None:
-        algorithms = {name: Algorithm(part) for name, part in updates.items()}
-    else:
-        given = updates[UPDATES[update][0]] if update else None
-        eta = (given or updates["PG"]).step_size
-        batch: dict[str, Any] = {"mode": mode, "groups": groups, "group_size": group_size, "update": given}
+    given = updates[UPDATES[update][0]] if update else None
+    eta: Any = (given or updates["PG"]).step_size
+    batch: dict[str, Any] = {"mode": mode, "groups": groups, "group_size": group_size, "update": given}
+    if own:
+        with one_line(own):
+            chosen = own_algorithm(own.with_numbers(numbers), default_step=eta, step_size=step_size, **batch)
+            check_returns(own, setting.problem, chosen, logits)
+        algorithms = {own.name: chosen}
+    elif method:
+        batch |= {"mode": mode or "sampled", "groups": GROUPS if groups is None else groups}
         algorithms = {method: build(method, step_size=eta, **batch, **numbers)}
+    else:
+        algorithms = {name: Algorithm(part) for name, part in updates.items()}
     folder = output_folder(out)
     runs = {}
     for name, algorithm in algorithms.items():
         keys = jax.random.split(jax.random.key(seed), seeds) if algorithm.estimator.draws else [None]
         fixed: dict[str, Any] = {"num_steps": steps, "inner_steps": inner_steps, "every": every, "logits": logits}
-        with progress(name, steps * len(keys), steps * len(keys) * logits.size) as advance:
+        with one_line(own), progress(name, steps * len(keys), steps * len(keys) * logits.size) as advance:
             runs[name] = [
                 simulate(setting.problem, algorithm, key=key, progress=_after(advance, number * steps), **fixed)
                 for number, key in enumerate(keys)
@@ -119,29 +132,33 @@ def run(
     click.echo(f"\nwrote {', '.join(map(str, written))}")
 
 
-def _numbers(ctx: click.Context, method: str | None) -> dict[str, Any]:
+def _numbers(ctx: click.Context, method: str | None, own: Own | None, known: Collection[str]) -> dict[str, Any]:
     """The options that click does not know, as numbers of the method. Raises InputError for any that it lacks."""
     options = [name for parameter in ctx.command.params for name in parameter.opts]
-    known = [] if method is None else list(METHODS[check_choice("method", method, METHODS)].numbers)
     found: dict[str, Any] = {}
     rest = iter(ctx.args)
     for arg in rest:
         name, equals, text = arg.partition("=")
+        number = name[2:].replace("-", "_")
         if not name.startswith("--"):
             raise InputError(f"unexpected argument {arg!r}; wanted options (--help lists them)")
-        check_choice("option", name, options + [f"--{number.replace('_', '-')}" for number in known])
+        if method is None and any(number in each.numbers for each in METHODS.values()):
+            raise InputError(f"{name} is a number of a method; add --method NAME (`softmaxdyn methods` lists them)")
+        if own and isinstance(own.part, Algorithm):
+            raise InputError(f"unknown option {name!r}; the numbers of {own.name}, an Algorithm, are set in {own.file}")
+        check_choice("option", name, options + [f"--{each.replace('_', '-')}" for each in known])
         try:
-            found[name[2:].replace("-", "_")] = float(text if equals else next(rest))
+            found[number] = float(text if equals else next(rest))
         except (ValueError, StopIteration):
             raise InputError(f"{name} wants a number, e.g. {name} 0.02") from None
     return found
 
 
-def _shared_numbers(method: str | None, problem: str, options: dict[str, Any]) -> dict[str, Any]:
+def _shared_numbers(known: Collection[str], problem: str, options: dict[str, Any]) -> dict[str, Any]:
     """Takes out of `options` what the problem lacks and the method has as a number of the same name."""
     taken = named_options()
     lacks = [name for name in taken if problem.replace("-", "_") not in taken[name] and options[name] is not None]
-    return {name: options.pop(name) for name in lacks if method is not None and name in METHODS[method].numbers}
+    return {name: options.pop(name) for name in lacks if name in known}
 
 
 def _after(advance: Callable[[int], None] | None, before: int) -> Callable[[int], None] | None:

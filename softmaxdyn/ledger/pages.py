@@ -10,6 +10,7 @@ from softmaxdyn.ledger.findings import ONLY_WHEN, VERDICTS
 
 QUICK = "Quick size: fewer seeds, steps and prompts than at full size, where the verdict may be another"
 
+
 def page(record: Mapping[str, Any]) -> str:
     """The page of a claim: verdict, picture, numbers, how it was tried, where it stops, what it means."""
     name = record["id"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from threading import Lock
@@ -108,7 +108,8 @@ class Engine:
     def _run(self, device: Any, name: str, length: int, *arguments: Any) -> Any:
         """What a function of one block gives; it is compiled once for a device, by the lane that comes first."""
         key = device, name, length
-        functions = {"begin": self._begin, "go": partial(self._go, length), "end": self._end}
+        own = partial(self._go, length)
+        functions: dict[str, Callable[..., Any]] = {"begin": self._begin, "go": own, "end": self._end}
         with self._compiling:
             if key not in self._compiled:
                 quick = quick_options() if self.short else None
