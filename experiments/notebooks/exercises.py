@@ -65,6 +65,8 @@ def numbers(got, shape, case):
 
 def shown(x):
     """Numbers as a person reads them."""
+    if np.ndim(x) == 0:
+        return f"{float(x):.6g}"
     return np.array2string(np.asarray(x, float), precision=4, suppress_small=True, floatmode="maxprec")
 
 
