@@ -1,4 +1,4 @@
-"""A campaign against a real sweep: kills at random moments, spoilt blocks in between, two at once.
+"""A campaign against a real sweep: kills at random moments, a slow disk, spoilt blocks in between, two at once.
 
 `python -m tests.campaign` works in the current folder and prints what it saw as JSON. It loads all that a sweep needs
 and forks the processes that run the command. That is safe while it has one thread: JAX starts its own only where it
@@ -23,6 +23,7 @@ import scipy.stats  # noqa: F401
 
 from softmaxdyn import cli
 from softmaxdyn.sweeps import layout
+from softmaxdyn.sweeps.store import Store
 
 KILLS, MOST = 25, 60  # kills, and processes that may be started for them
 EXACT, SAMPLED = 40, 8  # runs, a block each; exact ones come first and start sooner, as their program is smaller
@@ -41,6 +42,17 @@ name = "rloo"
 groups = 1
 step_size = 0.3
 """
+
+
+def slow_disk() -> None:
+    """Lets time pass after each block, so that the kills come at as many moments as they are meant to."""
+    write = Store.write
+
+    def slowly(*arguments: object) -> None:
+        write(*arguments)  # type: ignore[arg-type]
+        time.sleep(0.01)
+
+    Store.write = slowly  # type: ignore[assignment,method-assign]
 
 
 def started(folder: Path) -> int:
@@ -91,7 +103,9 @@ def killed(folder: Path, random: np.random.Generator) -> int:
     wanted = min(before + int(random.integers(0, 6)), EXACT if before < EXACT else TOTAL)
     number = started(folder)
     wait_for(number, lambda: len(blocks(folder)) >= wanted)
-    time.sleep(random.uniform(0.0, 0.02 if wanted > before else 0.8))
+    pause = 0.02 if wanted > before else 3.0 if before == TOTAL else 0.8  # most of the tables are finished in time
+    end = time.monotonic() + random.uniform(0.0, pause)
+    wait_for(number, lambda: time.monotonic() >= end)
     os.kill(number, signal.SIGKILL)
     return ended(number)
 
@@ -184,6 +198,7 @@ def main() -> None:
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
     jax.config.update("jax_enable_x64", True)
     layout.BLOCK_BYTES = 0
+    slow_disk()
     Path("spec.toml").write_text(SPEC)
     found = campaign()
     found["repaired"], found["refused"] = repaired(Path("0")), refused(Path("0"))

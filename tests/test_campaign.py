@@ -55,7 +55,7 @@ def test_the_kills_came_while_exact_runs_sampled_runs_and_tables_were_made(seen)
     moments = seen[1]["moments"]
     made = ["exact" if count < EXACT else "sampled" if count < TOTAL else "tables" for count in moments]
     assert set(made) == {"exact", "sampled", "tables"}
-    assert len(set(moments)) > KILLS // 3
+    assert len(set(moments)) > KILLS // 3, moments
 
 
 def test_blocks_were_spoilt_in_between(seen):
