@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from softmaxdyn import InputError, Trace, cli, plots, results
-from softmaxdyn.cli.group import WRITTEN
+from softmaxdyn.cli.output import WRITTEN
 from softmaxdyn.problems.named import named_options
 from softmaxdyn.results import visit_mean
 

@@ -159,7 +159,7 @@ def draw(report: dict[str, Any], stem: Path) -> None:
         names = list(report["sampled"])
         look = {"color": plots.COLOURS[2], "marker": "D", "markersize": 4, "linestyle": ""}
         axes[2].plot(list(report["sampled"].values()), range(len(names)), label="sampled, float32, 1 core", **look)
-        axes[2].set_xlim(left=0.0)
+        axes[2].set_xlim(0.0, 1.1 * max(report["sampled"].values()))
         _rows(axes[2], names, "a token (ns)")
         handles = [ax.get_legend_handles_labels()[0] for ax in (axes[0], axes[2])]
         figure.legend(handles=[*handles[0], *handles[1]], loc="outside upper center", ncols=5)

@@ -14,15 +14,8 @@ import numpy as np
 
 from softmaxdyn import plots
 from softmaxdyn.algorithms import Algorithm
-from softmaxdyn.cli.group import (
-    main,
-    mean_visits,
-    output_folder,
-    print_table,
-    problem_options,
-    read_problem,
-    refuse_no_place,
-)
+from softmaxdyn.cli.group import main, mean_visits, print_table, problem_options, read_problem
+from softmaxdyn.cli.output import output_folder, refuse_no_place
 from softmaxdyn.cli.own import GROUP_SIZE, GROUPS, Own, check_returns, load, one_line, own_algorithm
 from softmaxdyn.comparison import Card, Row, report_card
 from softmaxdyn.diagnostics import plain

@@ -14,7 +14,8 @@ import numpy as np
 
 from softmaxdyn import diagnostics
 from softmaxdyn.cli.diagnosis import print_diagnosis
-from softmaxdyn.cli.group import FOLDER, main, output_folder, pair, refuse_no_place
+from softmaxdyn.cli.group import main, pair
+from softmaxdyn.cli.output import FOLDER, output_folder, refuse_no_place
 from softmaxdyn.diagnostics import Diagnosis, Log
 from softmaxdyn.errors import InputError, check_fraction, check_integer, check_number
 from softmaxdyn.interventions.covariance import ClipCov, KLCov

@@ -1,4 +1,4 @@
-"""What the commands share: the group, one-line errors, problems and folders as options, progress."""
+"""What the commands share: the group, one-line errors, problems as options, progress."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ import shlex
 import signal
 import socket
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, get_args
 
@@ -22,13 +21,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from softmaxdyn import results
+from softmaxdyn.cli.output import remove_empty
 from softmaxdyn.errors import InputError, check_choice
 from softmaxdyn.policy import softmax
 from softmaxdyn.problems.named import NAMED, named, named_options
 from softmaxdyn.problems.setting import Setting
 
 INTERRUPTED = "interrupted; no file was left half-written"
-FOLDER = "softmaxdyn-out"
 COUNTS = {  # options of a file of pass counts
     "actions": (int, "actions a prompt"),
     "correct": (float, "how many of the actions are correct, a whole number"),
@@ -36,15 +35,7 @@ COUNTS = {  # options of a file of pass counts
     "smoothing": (float, "α of (c + α)/(n + 2α)"),
 }
 MEANINGS = {"correct": "the share of the actions that are correct, in (0, 1)"}  # where pass counts take something else
-WRITTEN = {  # into the folder of a command
-    "run": ("dynamics.png", "dynamics.svg", "dynamics_*.nc", "episodes.png", "episodes.svg"),
-    "compare": ("comparison.png", "comparison.svg"),
-    "diagnose": ("diagnose.png", "diagnose.svg"),
-    "law": ("law.png", "law.svg"),
-    "reproduce": ("ledger.json", "ledger.md", "claims/C*"),
-}
 LONG = 2_000_000  # steps × states × actions from which a run shows progress
-_MADE: list[str] = []  # folders that this command made, the deepest first
 
 
 class Commands(click.Group):
@@ -62,7 +53,7 @@ class Commands(click.Group):
         except (click.ClickException, InputError, OSError, MemoryError) as error:
             code = _complain(getattr(error, "format_message", error.__str__)(), 2)
         finally:
-            _remove_empty()
+            remove_empty()
         sys.exit(code or 0)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
@@ -109,7 +100,7 @@ def _leave_late(reader: socket.socket) -> None:
 def _leave(*_: Any) -> None:
     """Ends the process: a KeyboardInterrupt would be lost in the callbacks of JAX, or crash its compiler."""
     results.remove_unfinished()
-    _remove_empty()
+    remove_empty()
     show_cursor = "\x1b[?25h\n" if sys.stderr.isatty() else ""
     os.write(2, f"{show_cursor}softmaxdyn: {INTERRUPTED}\n".encode())
     os._exit(130)
@@ -128,24 +119,6 @@ def main(ctx: click.Context) -> None:
     """Exact entropy dynamics of softmax policies under policy gradient, beside what theory predicts."""
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
-
-
-def refuse_no_place(option: str, file: str | None, read: str = "") -> None:
-    """Raises InputError unless `file` (the value of `option`) can be written and is not the one that is `read`."""
-    if file is None:
-        return
-    folder = os.path.dirname(os.path.realpath(file))
-    if not file or os.path.isdir(file) or not os.path.isdir(folder):
-        raise InputError(f"{option} is {file!r}; wanted a file in a folder that exists")
-    if os.path.exists(read) and os.path.exists(file) and os.path.samefile(read, file):
-        raise InputError(f"{option} is {file!r}, the file that is read; wanted another, or it would be lost")
-    try:
-        with suppress(FileNotFoundError):
-            os.stat(file)
-        if not results.is_stream(file):
-            tempfile.TemporaryFile(dir=folder).close()
-    except OSError as error:
-        raise InputError(f"cannot write to {file!r} ({error.strerror or error}); pass another {option} FILE") from None
 
 
 def print_table(columns: Mapping[str, Iterable[str]], *, left: int = 0) -> None:
@@ -226,42 +199,6 @@ def pair(text: str) -> tuple[str, str]:
     if not (name and column):
         raise InputError(f"--column is {text!r}; wanted NAME=COLUMN, e.g. --column reward=clicks")
     return name, column
-
-
-def output_folder(out: str | None) -> Path:
-    """The folder of --out, made if need be; if it is still empty when the command ends, it is removed again.
-
-    Raises InputError where it cannot be made or written to, and where a file that the command writes there is a folder.
-    """
-    folder = FOLDER if out is None else out
-    if not folder:
-        raise InputError("--out is ''; wanted a folder, which is made if need be")
-    places = [folder, *map(str, Path(folder).parents)]
-    for place in places:
-        if os.path.lexists(place) and not os.path.isdir(place):
-            raise InputError(f"cannot write to {folder!r} ({place!r} is no folder); pass another --out FOLDER")
-    _MADE.extend(place for place in places if not os.path.isdir(place))
-    try:
-        os.makedirs(folder, exist_ok=True)
-        tempfile.TemporaryFile(dir=folder).close()
-    except OSError as error:
-        raise InputError(f"cannot write to {folder!r} ({error.strerror or error}); pass another --out FOLDER") from None
-    _refuse_folders(Path(folder))
-    return Path(folder)
-
-
-def _refuse_folders(folder: Path) -> None:
-    """Raises InputError where a file that this command writes is a folder."""
-    names = WRITTEN[click.get_current_context().info_name or ""]
-    for path in (path for name in names for path in folder.glob(name) if path.is_dir()):
-        raise InputError(f"{str(path)!r} is a folder, where a file is to go; rename it or pass another --out FOLDER")
-
-
-def _remove_empty() -> None:
-    """Removes the folders that `output_folder` made, as far as they are empty."""
-    while _MADE:
-        with suppress(OSError):
-            os.rmdir(_MADE.pop(0))
 
 
 @contextmanager

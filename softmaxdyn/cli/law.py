@@ -10,7 +10,8 @@ from typing import Any
 
 import click
 
-from softmaxdyn.cli.group import FOLDER, main, output_folder, print_table, refuse_no_place
+from softmaxdyn.cli.group import main, print_table
+from softmaxdyn.cli.output import FOLDER, output_folder, refuse_no_place
 from softmaxdyn.diagnostics import plain
 from softmaxdyn.errors import InputError, check_choice, check_integer, check_number
 from softmaxdyn.law_plots import DRAWN

@@ -9,7 +9,8 @@ from typing import Any
 
 import click
 
-from softmaxdyn.cli.group import main, output_folder
+from softmaxdyn.cli.group import main
+from softmaxdyn.cli.output import output_folder
 from softmaxdyn.errors import check_integer
 
 

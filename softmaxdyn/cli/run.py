@@ -13,17 +13,8 @@ import numpy as np
 from softmaxdyn import episode_plots, plots, results
 from softmaxdyn.algorithms import Algorithm
 from softmaxdyn.cli.episodes import mean_end_entropy, mean_trace, print_episodes
-from softmaxdyn.cli.group import (
-    FOLDER,
-    main,
-    mean_visits,
-    one_of,
-    output_folder,
-    print_table,
-    problem_options,
-    progress,
-    read_problem,
-)
+from softmaxdyn.cli.group import main, mean_visits, one_of, print_table, problem_options, progress, read_problem
+from softmaxdyn.cli.output import FOLDER, output_folder
 from softmaxdyn.cli.own import GROUPS, Own, check_returns, load, one_line, own_algorithm
 from softmaxdyn.comparison import interval
 from softmaxdyn.errors import InputError, check_choice, check_integer, check_number

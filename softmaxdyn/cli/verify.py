@@ -10,7 +10,8 @@ from typing import Any
 import click
 
 from softmaxdyn import verification
-from softmaxdyn.cli.group import LONG, main, print_table, progress, refuse_no_place
+from softmaxdyn.cli.group import LONG, main, print_table, progress
+from softmaxdyn.cli.output import refuse_no_place
 from softmaxdyn.diagnostics import plain
 from softmaxdyn.errors import check_integer
 from softmaxdyn.results import whole_file
